@@ -1,0 +1,1 @@
+//! Kernel tracing by eBPF, written as CTF with LTTng's names.

@@ -1,0 +1,3 @@
+//! The `throughline` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Common Trace Format: metadata, packets, event records, indexes; reading and writing.

@@ -1,0 +1,16 @@
+//! Identities and times that every part of Throughline shares.
+//!
+//! Vocabulary:
+//! - **timestamp**: nanoseconds since the Unix epoch, as the trace clock says;
+//! - **span of time**: a half-open interval `[begin, end)` of timestamps;
+//! - **thread id** (`Tid`): the kernel's number of a thread in the root PID namespace;
+//! - **process id** (`Pid`): the kernel's thread group id, the `Tid` of the leader;
+//! - **CPU**: the kernel's logical CPU number.
+//!
+//! This crate knows no wire format and does no I/O.
+
+mod id;
+mod time;
+
+pub use id::{CpuId, Fd, Pid, Tid};
+pub use time::{Nanos, TimeRange, Timestamp};

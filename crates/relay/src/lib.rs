@@ -1,0 +1,1 @@
+//! A relay for LTTng recording sessions: streams, indexes, rotation chunks.

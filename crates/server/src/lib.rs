@@ -1,0 +1,1 @@
+//! HTTP endpoints and the web page.

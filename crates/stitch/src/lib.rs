@@ -1,0 +1,1 @@
+//! Chunk-wise trace analysis: summarise, merge, finish.

@@ -1,0 +1,1 @@
+//! What tests share: traces, real peers, temporary folders.

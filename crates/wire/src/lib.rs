@@ -1,0 +1,1 @@
+//! Wire codecs, one module for each protocol.

@@ -1,0 +1,3 @@
+//! Development automation: `cargo xtask`.
+
+fn main() {}

@@ -1,1 +1,12 @@
 //! What tests share: traces, real peers, temporary folders.
+//!
+//! Vocabulary:
+//! - **shared folder**: data too large for the repository, beside it or where `THROUGHLINE_SHARED` says;
+//! - **trace folder**: one named recording there: `data.tar.xz` packed, with its `expected.json`;
+//! - **skip**: a test whose data is absent says so and passes, so that the suite runs on any machine.
+//!
+//! A test tool only: never a normal dependency of another crate.
+
+mod traces;
+
+pub use traces::{packed_trace, shared_dir, skip, unpacked_trace};

@@ -1,0 +1,3 @@
+//! One module for each subcommand: its arguments (`Args`) and what it does (`run`).
+
+pub(crate) mod completions;

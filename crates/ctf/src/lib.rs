@@ -1,1 +1,3 @@
 //! Common Trace Format: metadata, packets, event records, indexes; reading and writing.
+
+pub mod index;

@@ -1,15 +1,24 @@
 //! `cargo xtask bench NAME`: one measurement a module, each beside a peer in the same run.
 //!
 //! A benchmark needs the release binary (`cargo build --release -p cli`) and the peer's program; it says
-//! which of them is missing. Figures are ratios of medians over several rounds with their spread.
+//! which of them is missing. Figures are medians over several rounds with their spread, and ratios.
+
+mod lttng;
+mod measure;
+mod read;
 
 use clap::Subcommand;
 
 /// What can be measured.
 #[derive(Subcommand)]
-pub(crate) enum Bench {}
+pub(crate) enum Bench {
+    /// Events per CPU second of `throughline read` against `babeltrace2 -o dummy`
+    Read(read::Args),
+}
 
 /// Runs one measurement and prints its table.
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
-    match *bench {}
+    match bench {
+        Bench::Read(args) => read::run(args),
+    }
 }

@@ -7,6 +7,7 @@
 //!
 //! A test tool only: never a normal dependency of another crate.
 
+pub mod lttng;
 mod traces;
 
 pub use traces::{packed_trace, shared_dir, skip, unpacked_trace};

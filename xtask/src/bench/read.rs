@@ -3,15 +3,16 @@
 //! Two inputs: the trace given by `--trace` (a large kernel trace is the interesting one), and 500 MB
 //! of user-space events that real LTTng tools record for the occasion.
 
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use super::lttng::Session;
+use super::lttng::record_ticks;
 use super::measure::{self, Rounds};
+
+/// Stream bytes of one recorded event: 4 of header, 8 and 20 of payload, and packet headers and padding.
+const BYTES_PER_EVENT: u64 = 32;
 
 /// How the measurement is made.
 #[derive(clap::Args)]
@@ -36,37 +37,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         compare(args, trace, &trace.display().to_string())?;
     }
     if args.record_mb > 0 {
-        let folder = env::temp_dir().join(format!("throughline-bench-read-{}", std::process::id()));
-        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
-        let result = record(&folder, args.record_mb).and_then(|()| {
-            compare(
-                args,
-                &folder.join("trace"),
-                &format!("{} MB of user-space events", args.record_mb),
-            )
-        });
-        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
-        result?;
+        let folder = tempfile::tempdir()?;
+        let count = u64::from(args.record_mb) * 1_000_000 / BYTES_PER_EVENT;
+        record_ticks(count, folder.path())?;
+        compare(args, folder.path(), &format!("{} MB of user-space events", args.record_mb))?;
     }
     Ok(())
-}
-
-/// A real tracer writes the trace, in blocking mode so that nothing is discarded.
-fn record(folder: &Path, megabytes: u32) -> anyhow::Result<()> {
-    /// Header, padding-free payload: measured as stream bytes divided by events.
-    const BYTES_PER_EVENT: u32 = 36;
-    let program = Session::compile_tick(folder)?;
-    let session = Session::start(folder, &folder.join("trace"))?;
-    let count = u64::from(megabytes) * 1_000_000 / u64::from(BYTES_PER_EVENT);
-    let status = Command::new(program)
-        .arg(count.to_string())
-        .envs(session.environment())
-        .env("LTTNG_UST_ALLOW_BLOCKING", "1")
-        .env("LTTNG_UST_REGISTER_TIMEOUT", "-1")
-        .status()
-        .context("the traced program")?;
-    ensure!(status.success(), "the traced program ended with {status}");
-    session.finish()
 }
 
 fn compare(args: &Args, trace: &Path, name: &str) -> anyhow::Result<()> {

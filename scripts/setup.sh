@@ -1,0 +1,122 @@
+# Sourced by ./demo and ./test: what the machine must have, installed only where it is missing.
+#
+# Each package stands beside the check which tells whether it is there: `command NAME`, or `library NAME` as pkg-config
+# knows it. A tool which came another way than by its Debian package therefore counts as there.
+# shellcheck shell=bash
+
+readonly PACKAGES_BUILD="
+gcc              command  gcc
+make             command  make
+pkg-config       command  pkg-config
+clang            command  clang
+libelf-dev       library  libelf
+zlib1g-dev       library  zlib
+"
+readonly PACKAGES_TRACE="
+lttng-tools      command  lttng-sessiond
+liblttng-ust-dev library  lttng-ust
+babeltrace2      command  babeltrace2
+"
+readonly PACKAGES_VIDEO="
+ffmpeg           command  ffmpeg
+libavformat-dev  library  libavformat
+libavcodec-dev   library  libavcodec
+libavutil-dev    library  libavutil
+libswscale-dev   library  libswscale
+"
+# Witnesses and peers of the tests only.
+readonly PACKAGES_TEST="
+bpftrace         command  bpftrace
+chromium         command  chromium
+xz-utils         command  xz
+"
+
+# One line of progress, with the seconds since the start.
+say() {
+	printf '[%3d s] %s\n' "$SECONDS" "$*" >&2
+}
+
+# One line which says why nothing more can be done.
+die() {
+	printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+	exit 2
+}
+
+# quietly LOG COMMAND...: the command's output goes to LOG; its last lines are shown if it fails.
+quietly() {
+	local log=$1
+	shift
+	if ! "$@" >"$log" 2>&1; then
+		tail -n 20 "$log" >&2
+		die "failed: $* (all of its output: $log)"
+	fi
+}
+
+is_there() {
+	case $1 in
+	command) command -v "$2" >/dev/null ;;
+	library) command -v pkg-config >/dev/null && pkg-config --exists "$2" ;;
+	esac
+}
+
+# missing_packages LIST...: the names of those which are not there.
+missing_packages() {
+	local package kind name
+	while read -r package kind name; do
+		[ -z "$package" ] || is_there "$kind" "$name" || printf '%s ' "$package"
+	done <<<"$(printf '%s' "$@")"
+}
+
+# setup_packages LIST...
+setup_packages() {
+	local missing log
+	missing=$(missing_packages "$@")
+	if [ -z "$missing" ]; then
+		say "packages: all there"
+		return
+	fi
+	command -v apt-get >/dev/null || die "not a Debian system; please install what these packages hold: $missing"
+	[ "$(id -u)" = 0 ] || die "some packages are missing and only root can install them: sudo apt-get install $missing"
+	say "packages: installing $missing"
+	log=$(mktemp -t throughline-apt.XXXXXX)
+	export DEBIAN_FRONTEND=noninteractive
+	quietly "$log" apt-get update
+	# shellcheck disable=SC2086 # a list of names
+	quietly "$log" apt-get install --yes --no-install-recommends $missing
+	rm -f "$log"
+	missing=$(missing_packages "$@")
+	[ -z "$missing" ] || die "installed, but still not to be found: $missing"
+}
+
+setup_rust() {
+	command -v cargo >/dev/null || PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+	command -v cargo >/dev/null || die "no Rust toolchain; get one from https://rustup.rs and run this again"
+	# With rustup the first call fetches the version which rust-toolchain.toml names.
+	say "Rust: $(cargo --version)"
+}
+
+# Where cargo puts what it builds.
+target_dir() {
+	printf '%s' "${CARGO_TARGET_DIR:-target}"
+}
+
+setup_example() {
+	say "example: building the thumbnail server"
+	make --silent -C examples/thumbnailer >&2 || die "examples/thumbnailer does not build"
+}
+
+# setup_video FILE: 40 s of moving test picture with noise, a key frame every 10 s, so that a thumbnail costs up to 250
+# decoded frames. Appears under its name only when it is whole.
+setup_video() {
+	local video=$1
+	local unfinished=$video.unfinished.mp4
+	[ ! -s "$video" ] || return 0
+	say "video: encoding 40 s of 640x360 H.264 to $video"
+	mkdir -p "$(dirname "$video")"
+	quietly "$video.log" ffmpeg -nostdin -v error -y \
+		-f lavfi -i "testsrc2=size=640x360:rate=25:duration=40,noise=alls=6:allf=t" \
+		-c:v libx264 -preset veryfast -g 250 -keyint_min 250 -sc_threshold 0 -pix_fmt yuv420p \
+		-movflags +faststart "$unfinished"
+	mv "$unfinished" "$video"
+	rm -f "$video.log"
+}

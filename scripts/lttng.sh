@@ -26,19 +26,16 @@ wait_for() {
 # is_running PID: false also for one which has ended and only waits to be collected.
 is_running() {
 	local state
-	state=$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) && [ "${state:0:1}" != Z ]
+	state=$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) || return 1
+	[ "${state:0:1}" != Z ]
 }
 
-# end_process PID SECONDS: asks it to end, insists after that time, and collects it. Fails if it had to insist.
+# end_process PID SECONDS: asks a child to end, insists after that time, and returns the child's exit code: 0 only if it
+# was there to be asked and ended in order.
 end_process() {
-	local insisted=0
 	kill -TERM "$1" 2>/dev/null || true
-	if ! wait_for "$2" eval "! is_running $1"; then
-		kill -KILL "$1" 2>/dev/null || true
-		insisted=1
-	fi
-	wait "$1" 2>/dev/null || true
-	return "$insisted"
+	wait_for "$2" eval "! is_running $1" || kill -KILL "$1" 2>/dev/null || true
+	wait "$1" 2>/dev/null
 }
 
 # lttng_start LOG: afterwards LTTNG_SESSIOND_PID is the daemon's, or empty when a running one is shared.
@@ -58,13 +55,27 @@ lttng_start() {
 	wait_for 20 lttng --no-sessiond list
 }
 
+# The processes which carry LTTng's traces: session and consumer daemons, with commas between.
+lttng_pids() {
+	local comm pids=
+	for comm in /proc/[0-9]*/comm; do
+		case $(cat "$comm" 2>/dev/null) in
+		lttng-sessiond | lttng-consumerd)
+			comm=${comm#/proc/}
+			pids=$pids,${comm%/comm}
+			;;
+		esac
+	done
+	printf '%s' "${pids#,}"
+}
+
 lttng_stop() {
 	if [ -n "${LTTNG_SESSIOND_PID:-}" ]; then
 		end_process "$LTTNG_SESSIOND_PID" 20 || true
 		LTTNG_SESSIOND_PID=
 	fi
 	if [ -n "${LTTNG_PRIVATE_DIR:-}" ]; then
-		mountpoint --quiet /var/run/lttng && umount --lazy /var/run/lttng 2>/dev/null
+		[ -z "${THROUGHLINE_ISOLATED:-}" ] || umount --lazy /var/run/lttng 2>/dev/null || true
 		rm -rf "$LTTNG_PRIVATE_DIR"
 		LTTNG_PRIVATE_DIR=
 	fi

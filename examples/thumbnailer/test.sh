@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 . scripts/setup.sh
 . scripts/lttng.sh
+lttng_isolate "$PWD/examples/thumbnailer/test.sh" "$@"
 
 build=$(realpath "examples/thumbnailer/${1:-build}")
 work=$(mktemp -d -t thumbnailer-test.XXXXXX)
@@ -142,6 +143,5 @@ main() {
 	[ "$failures" = 0 ] || die "$failures checks failed"
 }
 
-lttng_isolate "$PWD/examples/thumbnailer/test.sh" "$@"
 trap finish EXIT
 main

@@ -1,0 +1,184 @@
+//! Clock classes: from the cycles a tracer counted to nanoseconds since the clock's origin.
+
+use std::fmt;
+
+use crate::error::DecodeErrorKind;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// A UUID as sixteen bytes; shown in the usual hyphened form.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Uuid(pub [u8; 16]);
+
+impl Uuid {
+    /// Reads the form `01234567-89ab-cdef-0123-456789abcdef` in either case; `None` for any other text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0_u8; 16];
+        let mut groups = text.split('-');
+        let mut out = bytes.iter_mut();
+        for len in [8, 4, 4, 4, 12] {
+            let group = groups.next().filter(|g| g.len() == len)?;
+            for pair in group.as_bytes().chunks_exact(2) {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                let [high, low] = *pair else { return None };
+                *out.next()? = u8::try_from(digit(high)? << 4 | digit(low)?).ok()?;
+            }
+        }
+        groups.next().is_none().then_some(Self(bytes))
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            let hyphen = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{hyphen}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a clock counts and where its zero lies.
+///
+/// A value of `cycles` means `offset_s + (offset + cycles) / frequency` seconds after the origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClockClass {
+    /// The name that field classes map to.
+    pub name: String,
+    /// Clocks with the same UUID can be compared.
+    pub uuid: Option<Uuid>,
+    /// Free text.
+    pub description: Option<String>,
+    /// Cycles per second; never 0 in a parsed trace class.
+    pub frequency: u64,
+    /// Uncertainty in cycles.
+    pub precision: u64,
+    /// Whole seconds from the origin to cycle 0.
+    pub offset_s: i64,
+    /// Further cycles from the origin to cycle 0; may be more than a second's worth.
+    pub offset: u64,
+    /// Whether the origin is the Unix epoch.
+    pub absolute: bool,
+}
+
+impl ClockClass {
+    /// A clock of 1 GHz without offset.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            uuid: None,
+            description: None,
+            frequency: NANOS_PER_SECOND,
+            precision: 0,
+            offset_s: 0,
+            offset: 0,
+            absolute: false,
+        }
+    }
+
+    /// Nanoseconds from the clock's origin (the Unix epoch when `absolute`, and by convention for LTTng), rounded down.
+    ///
+    /// # Errors
+    /// [`DecodeErrorKind::TimestampOverflow`] when the result does not fit in 64 bits (the years 1677 to 2262).
+    #[inline]
+    pub fn to_ns(&self, cycles: u64) -> Result<i64, DecodeErrorKind> {
+        let counted = u128::from(self.offset) + u128::from(cycles);
+        let nanos = if self.frequency == NANOS_PER_SECOND { counted } else { self.scale(counted) };
+        i128::try_from(nanos)
+            .ok()
+            .and_then(|ns| ns.checked_add(i128::from(self.offset_s) * i128::from(NANOS_PER_SECOND)))
+            .and_then(|ns| i64::try_from(ns).ok())
+            .ok_or(DecodeErrorKind::TimestampOverflow { cycles })
+    }
+
+    /// `cycles · 10⁹ / frequency`, rounded down.
+    fn scale(&self, cycles: u128) -> u128 {
+        let frequency = u128::from(self.frequency.max(1));
+        // 65 bits times 30 bits fits.
+        cycles * u128::from(NANOS_PER_SECOND) / frequency
+    }
+}
+
+/// The clock's next value when a field of `bits` bits reads `value`: the first one at or after `clock` that ends in it.
+///
+/// Only one wrap can be seen; a tracer writes a wider field before a second one (specification 1.8.3, section 8).
+#[inline]
+pub(crate) fn update(clock: u64, value: u64, bits: u8) -> u64 {
+    if bits >= 64 {
+        return value;
+    }
+    let span = 1_u64 << bits;
+    let mask = span - 1;
+    let base = if value < clock & mask { clock.wrapping_add(span) } else { clock };
+    base & !mask | value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(frequency: u64, offset_s: i64, offset: u64) -> ClockClass {
+        ClockClass { frequency, offset_s, offset, ..ClockClass::new("test") }
+    }
+
+    #[test]
+    fn cycles_become_nanoseconds_rounded_down() {
+        let check = |frequency, offset_s, offset, cycles, ns| {
+            assert_eq!(
+                clock(frequency, offset_s, offset).to_ns(cycles),
+                Ok(ns),
+                "{frequency} Hz, {cycles} cycles"
+            );
+        };
+        check(1_000_000_000, 0, 1_457_111_225_177_515_989, 11, 1_457_111_225_177_516_000);
+        check(3, 0, 0, 1, 333_333_333);
+        check(3, 0, 0, 2, 666_666_666);
+        check(3, 0, 1, 2, 1_000_000_000);
+        check(32_768, 5, 0, 1, 5_000_030_517);
+        check(1_000, -2, 500, 250, -1_250_000_000);
+        check(3, -1, 0, 1, -666_666_667);
+        check(u64::MAX, 0, u64::MAX, 0, 1_000_000_000);
+        check(19_200_000, 0, 38_400_000, 0, 2_000_000_000);
+    }
+
+    #[test]
+    fn a_time_that_needs_more_than_64_bits_is_an_error() {
+        let overflow = |cycles| Err(DecodeErrorKind::TimestampOverflow { cycles });
+        assert_eq!(clock(1, 0, 0).to_ns(u64::MAX), overflow(u64::MAX));
+        assert_eq!(clock(1_000_000_000, i64::MAX, 0).to_ns(0), overflow(0));
+        assert_eq!(clock(1_000_000_000, i64::MIN, 0).to_ns(7), overflow(7));
+        assert_eq!(clock(1_000_000_000, 0, 0).to_ns(i64::MAX.unsigned_abs()), Ok(i64::MAX));
+    }
+
+    #[test]
+    fn a_narrow_field_moves_the_clock_forward_over_one_wrap() {
+        assert_eq!(update(0x1_00, 0xFF, 8), 0x1_FF);
+        assert_eq!(update(0x1_FF, 0x02, 8), 0x2_02);
+        assert_eq!(update(0x1_FF, 0xFF, 8), 0x1_FF);
+        assert_eq!(update(u64::MAX, 3, 64), 3);
+        assert_eq!(update(u64::MAX, 0, 8), 0);
+    }
+
+    #[test]
+    fn a_uuid_is_read_in_its_one_form() {
+        let text = "69861fba-fe44-2b41-b75b-39acaf6930ec";
+        assert_eq!(Uuid::parse(text).map(|u| u.to_string()).as_deref(), Some(text));
+        for wrong in [
+            "",
+            "69861fba",
+            "69861fba-fe44-2b41-b75b-39acaf6930e",
+            "69861fba-fe44-2b41-b75b-39acaf6930eg",
+            "69861fba-fe44-2b41-b75b-39acaf6930ec-",
+        ] {
+            assert_eq!(Uuid::parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! Event records: finding where each one's fields are, and reading them when asked.
+
+use std::cell::Cell;
+
+use crate::bits;
+use crate::class::{EventRecordClass, StreamClass, TraceClass};
+use crate::clock;
+use crate::error::{DecodeError, DecodeErrorKind};
+use crate::header::{Header, HeaderPlan};
+use crate::layout::{Kind, Layout, Node, Role, Then};
+use crate::packet::PacketInfo;
+use crate::value::{Context, Field, FieldHandle, Scope, Shape, Value, Visitor};
+use crate::walk::{self, Fault, Stack, advanced, aligned};
+
+impl Fault {
+    /// The error with the field's name; `event_index` counts event records of the packet.
+    #[cold]
+    pub(crate) fn into_error(
+        self,
+        scope: Scope,
+        layout: &Layout,
+        event_index: Option<u64>,
+    ) -> DecodeError {
+        let path = layout.path(self.node);
+        let dot = if path.is_empty() { "" } else { "." };
+        let field = format!("{}{dot}{path}", scope.name());
+        DecodeError { offset_bits: self.pos, event_index, field, kind: self.kind }
+    }
+}
+
+/// Where the parts of the current event record are, and what later ones need of it.
+#[derive(Debug, Default)]
+pub(crate) struct Scopes {
+    pub(crate) registers: Vec<Cell<u64>>,
+    pub(crate) stack: Stack,
+    /// Where each segment begins, for the common context, the specific context and the payload.
+    anchors: [Vec<u64>; 3],
+    /// Where each scope begins: event header, common context, specific context, payload.
+    begins: [u64; 4],
+    pos: u64,
+    /// Where the readable content ends, in bits.
+    pub(crate) limit: u64,
+    /// Where the packet says that its content ends, in bits.
+    announced: u64,
+    clock: Option<u64>,
+    timestamp: Option<i64>,
+    /// How many event records came before the current one.
+    index: u64,
+    next_index: u64,
+    /// Index of the current event record's class.
+    pub(crate) class: Option<u32>,
+}
+
+const COMMON: usize = 0;
+const SPECIFIC: usize = 1;
+const PAYLOAD: usize = 2;
+
+impl Scopes {
+    pub(crate) fn new(trace: &TraceClass, registers: Vec<Cell<u64>>) -> Self {
+        let most = |layouts: &mut dyn Iterator<Item = &Layout>| {
+            vec![0; layouts.map(|layout| layout.segments.len()).max().unwrap_or(0)]
+        };
+        let anchors = [
+            most(&mut trace.streams.iter().filter_map(|stream| stream.event_context.as_ref())),
+            most(&mut trace.events.iter().filter_map(|event| event.context.as_ref())),
+            most(&mut trace.events.iter().filter_map(|event| event.payload.as_ref())),
+        ];
+        Self { registers, anchors, ..Self::default() }
+    }
+
+    /// Stands before the first event record of a packet.
+    pub(crate) fn start(&mut self, info: &PacketInfo, len_bytes: usize) {
+        let available = u64::try_from(len_bytes).unwrap_or(u64::MAX).saturating_mul(8);
+        self.announced = info.content_bits.unwrap_or(available);
+        self.limit = self.announced.min(available);
+        self.pos = info.header_end_bits;
+        self.clock = info.begin;
+        (self.index, self.next_index, self.class, self.timestamp) = (0, 0, None, None);
+    }
+
+    #[inline]
+    pub(crate) fn advance(
+        &mut self,
+        trace: &TraceClass,
+        stream: &StreamClass,
+        bytes: &[u8],
+    ) -> Result<bool, DecodeError> {
+        if self.pos >= self.limit {
+            self.class = None;
+            return if self.limit < self.announced { Err(self.truncated()) } else { Ok(false) };
+        }
+        self.index = self.next_index;
+        match self.decode(trace, stream, bytes) {
+            Ok(class) => {
+                self.class = Some(class);
+                self.next_index += 1;
+                Ok(true)
+            }
+            Err(error) => {
+                self.class = None;
+                self.pos = self.limit;
+                Err(self.explain(error))
+            }
+        }
+    }
+
+    /// Says that the data end early, once.
+    #[cold]
+    fn truncated(&mut self) -> DecodeError {
+        let kind = DecodeErrorKind::Truncated {
+            announced_bits: self.announced,
+            available_bits: self.limit,
+        };
+        self.announced = self.limit;
+        DecodeError {
+            offset_bits: self.limit,
+            event_index: Some(self.next_index),
+            field: String::new(),
+            kind,
+        }
+    }
+
+    /// A field that does not fit in what is there, of a packet that is not all there, is no fault of the field.
+    #[cold]
+    fn explain(&mut self, mut error: DecodeError) -> DecodeError {
+        let short = matches!(
+            error.kind,
+            DecodeErrorKind::BeyondContent { .. }
+                | DecodeErrorKind::UnterminatedString
+                | DecodeErrorKind::Length { .. }
+        );
+        if short && self.limit < self.announced {
+            error.kind = DecodeErrorKind::Truncated {
+                announced_bits: self.announced,
+                available_bits: self.limit,
+            };
+        }
+        self.announced = self.limit;
+        error
+    }
+
+    fn decode(
+        &mut self,
+        trace: &TraceClass,
+        stream: &StreamClass,
+        bytes: &[u8],
+    ) -> Result<u32, DecodeError> {
+        let begin = self.pos;
+        let index = self.index;
+        let Self { registers, stack, anchors: [common, specific, payload], .. } = self;
+        let context = Context { data: bytes, limit: self.limit, registers, stack };
+
+        let (header, after_header) = read_header(&context, stream, begin, index)?;
+        let class_index = class_of(stream, header.id).map_err(|kind| DecodeError {
+            offset_bits: begin,
+            event_index: Some(index),
+            field: Scope::EventHeader.name().to_owned(),
+            kind,
+        })?;
+        let class = usize::try_from(class_index).ok().and_then(|i| trace.events.get(i));
+        let run = |layout: Option<&Layout>, scope, pos, anchors: &mut [u64]| match layout {
+            None => Ok(pos),
+            Some(layout) => run_segments(&context, layout, pos, anchors)
+                .map_err(|f| f.into_error(scope, layout, Some(index))),
+        };
+        let after_common =
+            run(stream.event_context.as_ref(), Scope::EventCommonContext, after_header, common)?;
+        let context_layout = class.and_then(|class| class.context.as_ref());
+        let after_specific =
+            run(context_layout, Scope::EventSpecificContext, after_common, specific)?;
+        let payload_layout = class.and_then(|class| class.payload.as_ref());
+        let end = run(payload_layout, Scope::Payload, after_specific, payload)?;
+
+        self.begins = [begin, after_header, after_common, after_specific];
+        self.pos = end;
+        self.tick(trace, stream, header)?;
+        if end == begin {
+            let kind = DecodeErrorKind::EmptyEvent;
+            return Err(DecodeError {
+                offset_bits: begin,
+                event_index: Some(index),
+                field: String::new(),
+                kind,
+            });
+        }
+        Ok(class_index)
+    }
+
+    /// Moves the clock.
+    #[inline]
+    fn tick(
+        &mut self,
+        trace: &TraceClass,
+        stream: &StreamClass,
+        header: Header,
+    ) -> Result<(), DecodeError> {
+        let Some(clock_class) = trace.clock_of(stream) else { return Ok(()) };
+        if let Some((value, bits)) = header.time {
+            self.clock = Some(clock::update(self.clock.unwrap_or(0), value, bits));
+        }
+        let timestamp = self.clock.map(|cycles| clock_class.to_ns(cycles)).transpose();
+        self.timestamp = timestamp.map_err(|kind| DecodeError {
+            offset_bits: self.begins[0],
+            event_index: Some(self.index),
+            field: Scope::EventHeader.name().to_owned(),
+            kind,
+        })?;
+        Ok(())
+    }
+}
+
+#[inline]
+fn class_of(stream: &StreamClass, id: Option<u64>) -> Result<u32, DecodeErrorKind> {
+    // Without an id field there can be only one class, whose id is 0 unless the metadata says otherwise.
+    let id = id.unwrap_or_else(|| stream.only_event_id.unwrap_or(0));
+    stream.event_ids.get(id).ok_or(DecodeErrorKind::UnknownEventClass { id })
+}
+
+#[inline]
+fn read_header(
+    context: &Context<'_>,
+    stream: &StreamClass,
+    pos: u64,
+    index: u64,
+) -> Result<(Header, u64), DecodeError> {
+    let Some(layout) = &stream.event_header else { return Ok((Header::default(), pos)) };
+    let quick = match &stream.header_plan {
+        HeaderPlan::Flat(plan) => plan.read(context, pos).map(Some),
+        HeaderPlan::Selected(plan) => plan.read(context, pos),
+        HeaderPlan::Walk => Ok(None),
+    };
+    if let Ok(Some(read)) = quick {
+        return Ok(read);
+    }
+    // Also taken to say exactly which field of a short cut is at fault.
+    let mut roles = HeaderRoles(Header::default());
+    let mut walk = context.walk(layout, pos);
+    walk.run(0, true, &mut roles)
+        .map_err(|fault| fault.into_error(Scope::EventHeader, layout, Some(index)))?;
+    Ok((roles.0, walk.pos))
+}
+
+struct HeaderRoles(Header);
+
+impl<'a> Visitor<'a> for HeaderRoles {
+    fn scalar(&mut self, field: Field<'a>, value: Value<'a>) {
+        let Kind::Integer(int) = &field.node.kind else { return };
+        match int.role {
+            Some(Role::EventClassId) => self.0.id = value.as_u64(),
+            Some(Role::ClockTimestamp) => {
+                self.0.time = value.as_u64().map(|value| (value, int.bits))
+            }
+            _ => {}
+        }
+    }
+
+    fn enter(&mut self, _: Field<'a>, _: Shape) {}
+    fn leave(&mut self, _: Field<'a>, _: Shape) {}
+}
+
+/// Goes over a scope without looking at more than is needed to find its end; notes where each segment begins.
+#[inline]
+fn run_segments(
+    context: &Context<'_>,
+    layout: &Layout,
+    pos: u64,
+    anchors: &mut [u64],
+) -> Result<u64, Fault> {
+    let mut pos = aligned(context, pos, layout.align, 0)?;
+    for (index, (segment, anchor)) in layout.segments.iter().zip(anchors).enumerate() {
+        *anchor = pos;
+        let end = pos.saturating_add(segment.bits);
+        if end > context.limit {
+            return Err(first_fault(context, layout, index, pos));
+        }
+        for save in &segment.saves {
+            let raw = bits::read_uint(context.data, pos + save.offset, save.bits, save.order)
+                .unwrap_or(0);
+            let value =
+                if save.signed { bits::sign_extend(raw, save.bits).cast_unsigned() } else { raw };
+            if let Some(slot) =
+                usize::try_from(save.register).ok().and_then(|i| context.registers.get(i))
+            {
+                slot.set(value);
+            }
+        }
+        pos = end;
+        match segment.then {
+            Then::End => break,
+            Then::Align(align) => pos = aligned(context, pos, align, 0)?,
+            Then::Text(node) => pos = walk::text(context, pos, node)?.1,
+            Then::Repeat { register, stride, node } => {
+                let length = walk::register(context.registers, register).unwrap_or(0);
+                let remaining_bits = context.limit.saturating_sub(pos);
+                let bits = length.checked_mul(stride).filter(|bits| *bits <= remaining_bits);
+                let too_long =
+                    Fault { pos, node, kind: DecodeErrorKind::Length { length, remaining_bits } };
+                pos = advanced(context, pos, bits.ok_or(too_long)?, node)?;
+            }
+            Then::Walk(node) => {
+                let mut walk = context.walk(layout, pos);
+                walk.run(node, true, &mut ())?;
+                pos = walk.pos;
+            }
+        }
+    }
+    Ok(pos)
+}
+
+/// A segment does not fit: finds the first of its fields that does not.
+#[cold]
+fn first_fault(context: &Context<'_>, layout: &Layout, segment: usize, pos: u64) -> Fault {
+    let end_of = |node: &Node| {
+        let place = node.place.filter(|place| usize::try_from(place.segment) == Ok(segment))?;
+        Some(pos.saturating_add(place.offset).saturating_add(node.min_bits))
+    };
+    let mut ends =
+        (0_u32..).zip(&layout.nodes).filter(|(_, node)| !matches!(node.kind, Kind::Structure));
+    let first = ends
+        .find_map(|(index, node)| Some((index, end_of(node).filter(|end| *end > context.limit)?)));
+    let (node, end) = first.unwrap_or((0, u64::MAX));
+    walk::beyond(context, pos, node, end)
+}
+
+/// One event record. Fields are read from the packet when asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct EventRecord<'a> {
+    trace: &'a TraceClass,
+    stream: &'a StreamClass,
+    class: &'a EventRecordClass,
+    info: &'a PacketInfo,
+    scopes: &'a Scopes,
+    bytes: &'a [u8],
+}
+
+impl<'a> EventRecord<'a> {
+    pub(crate) const fn new(
+        trace: &'a TraceClass,
+        stream: &'a StreamClass,
+        class: &'a EventRecordClass,
+        info: &'a PacketInfo,
+        scopes: &'a Scopes,
+        bytes: &'a [u8],
+    ) -> Self {
+        Self { trace, stream, class, info, scopes, bytes }
+    }
+
+    /// Its class.
+    #[must_use]
+    pub const fn class(&self) -> &'a EventRecordClass {
+        self.class
+    }
+
+    /// Its class's name.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        &self.class.name
+    }
+
+    /// The class of its stream.
+    #[must_use]
+    pub const fn stream_class(&self) -> &'a StreamClass {
+        self.stream
+    }
+
+    /// The trace class it is read by.
+    #[must_use]
+    pub const fn trace_class(&self) -> &'a TraceClass {
+        self.trace
+    }
+
+    /// The packet it is in.
+    #[must_use]
+    pub const fn packet(&self) -> &'a PacketInfo {
+        self.info
+    }
+
+    /// The CPU that wrote its packet.
+    #[must_use]
+    pub const fn cpu_id(&self) -> Option<u64> {
+        self.info.cpu_id
+    }
+
+    /// How many event records of the packet come before it.
+    #[must_use]
+    pub const fn index(&self) -> u64 {
+        self.scopes.index
+    }
+
+    /// The clock's value in cycles; `None` without a clock.
+    #[must_use]
+    pub const fn clock_value(&self) -> Option<u64> {
+        self.scopes.clock
+    }
+
+    /// Nanoseconds since the clock's origin; `None` without a clock. See [`crate::ClockClass::to_ns`].
+    #[must_use]
+    pub const fn timestamp_ns(&self) -> Option<i64> {
+        self.scopes.timestamp
+    }
+
+    /// Where it begins, in bits from the packet's beginning, before alignment.
+    #[must_use]
+    pub const fn begin_bits(&self) -> u64 {
+        self.scopes.begins[0]
+    }
+
+    /// Where it ends, in bits from the packet's beginning.
+    #[must_use]
+    pub const fn end_bits(&self) -> u64 {
+        self.scopes.pos
+    }
+
+    const fn context(&self) -> Context<'a> {
+        let Scopes { registers, stack, limit, .. } = self.scopes;
+        Context { data: self.bytes, limit: *limit, registers: registers.as_slice(), stack }
+    }
+
+    /// The layout of a scope, its owner's index, its anchors and where it begins.
+    fn part(&self, scope: Scope) -> Option<Part<'a>> {
+        let Scopes { anchors: [common, specific, payload], begins, .. } = self.scopes;
+        let (stream, class) = (self.stream, self.class);
+        let (layout, owner, anchors, begin): (_, _, &[u64], _) = match scope {
+            Scope::EventHeader => (&stream.event_header, stream.index, &[], begins[0]),
+            Scope::EventCommonContext => {
+                (&stream.event_context, stream.index, common, begins[1 + COMMON])
+            }
+            Scope::EventSpecificContext => {
+                (&class.context, class.index, specific, begins[1 + SPECIFIC])
+            }
+            Scope::Payload => (&class.payload, class.index, payload, begins[1 + PAYLOAD]),
+            Scope::PacketHeader | Scope::PacketContext => return None,
+        };
+        Some(Part { layout: layout.as_ref()?, owner, anchors, begin })
+    }
+
+    /// A field's value; `None` when the handle is of another class.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, handle: FieldHandle) -> Option<Value<'a>> {
+        let part = self.part(handle.scope).filter(|part| part.owner == handle.owner)?;
+        let Some(place) = handle.place else { return self.search(part, handle.node) };
+        let anchor = part.anchors.get(usize::try_from(place.segment).ok()?)?;
+        self.context().value(part.layout, handle.node, anchor.checked_add(place.offset)?)
+    }
+
+    /// Walks the whole scope for a scalar without a constant place.
+    fn search(&self, part: Part<'a>, node: u32) -> Option<Value<'a>> {
+        let mut found = Search { node, value: None };
+        self.context().walk(part.layout, part.begin).run(0, true, &mut found).ok()?;
+        found.value
+    }
+
+    /// A payload field by name; [`EventRecordClass::field_handle`] is quicker for many event records.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<Value<'a>> {
+        self.get(self.class.field_handle(name)?)
+    }
+
+    /// Whether the scope is declared for this event record, be it without members.
+    #[must_use]
+    pub fn has(&self, scope: Scope) -> bool {
+        self.part(scope).is_some()
+    }
+
+    /// Shows all fields of a scope in order; nothing when it is not declared. For the packet's own scopes see
+    /// [`crate::packet::EventReader::visit_packet`].
+    pub fn visit(&self, scope: Scope, visitor: &mut impl Visitor<'a>) {
+        let Some(part) = self.part(scope) else { return };
+        // Finding the event record's end went over these very bits, so this cannot fail.
+        let walked = self.context().walk(part.layout, part.begin).run(0, true, visitor);
+        debug_assert!(walked.is_ok());
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    layout: &'a Layout,
+    owner: u32,
+    anchors: &'a [u64],
+    begin: u64,
+}
+
+struct Search<'a> {
+    node: u32,
+    value: Option<Value<'a>>,
+}
+
+impl<'a> Visitor<'a> for Search<'a> {
+    fn scalar(&mut self, field: Field<'a>, value: Value<'a>) {
+        if field.index == self.node {
+            self.value = Some(value);
+        }
+    }
+
+    fn enter(&mut self, _: Field<'a>, _: Shape) {}
+    fn leave(&mut self, _: Field<'a>, _: Shape) {}
+}

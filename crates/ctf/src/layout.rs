@@ -1,0 +1,384 @@
+//! One scope's field classes, flat and compiled.
+//!
+//! A **layout** is the structure of one scope (packet header, packet context, event header, two event contexts,
+//! payload) as a list of nodes in the order of decoding: a node is followed by what it contains, `next` tells where
+//! its successor is. From it a **program** is compiled: segments of constant size, each ended by something whose size
+//! only the data tell. A field outside of arrays and variants then has a **place**: a segment and a constant distance
+//! from that segment's beginning.
+
+use std::sync::Arc;
+
+use crate::bits;
+use crate::class::{Base, ByteOrder};
+use crate::value::Mappings;
+
+/// The number of a slot that keeps a field's value for references to it.
+pub(crate) type Register = u32;
+
+/// What a field means to the reader itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Magic,
+    TraceUuid,
+    StreamClassId,
+    StreamInstanceId,
+    PacketTotal,
+    PacketContent,
+    ClockTimestamp,
+    PacketEnd,
+    DiscardedEvents,
+    SequenceNumber,
+    EventClassId,
+    CpuId,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Integer {
+    pub(crate) bits: u8,
+    pub(crate) signed: bool,
+    pub(crate) order: ByteOrder,
+    pub(crate) base: Base,
+    pub(crate) role: Option<Role>,
+    pub(crate) save: Option<Register>,
+    pub(crate) mappings: Option<Arc<Mappings>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Length {
+    Fixed(u64),
+    Register(Register),
+}
+
+#[derive(Debug)]
+pub(crate) struct Selector {
+    pub(crate) register: Register,
+    pub(crate) signed: bool,
+    /// Sorted, without overlap: first value, last value, number of the option.
+    pub(crate) ranges: Vec<(i128, i128, u32)>,
+    /// The node of each option.
+    pub(crate) options: Vec<u32>,
+}
+
+impl Selector {
+    /// The option node for a raw selector value.
+    pub(crate) fn choose(&self, raw: u64) -> Result<u32, i128> {
+        let value = if self.signed { i128::from(raw.cast_signed()) } else { i128::from(raw) };
+        let after = self.ranges.partition_point(|(first, _, _)| *first <= value);
+        let range = after
+            .checked_sub(1)
+            .and_then(|i| self.ranges.get(i))
+            .filter(|(_, last, _)| value <= *last);
+        let option =
+            range.and_then(|(_, _, option)| self.options.get(usize::try_from(*option).ok()?));
+        option.copied().ok_or(value)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Integer(Integer),
+    Float {
+        bits: u8,
+        order: ByteOrder,
+    },
+    Text,
+    /// Text in an array of bytes; ends early at the first NUL.
+    TextArray(Length),
+    Structure,
+    /// The one child is the element.
+    Array(Length),
+    /// The children are the options.
+    Variant(Box<Selector>),
+}
+
+/// Where a field outside of arrays and variants is: `offset` bits after the beginning of segment `segment`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) segment: u32,
+    pub(crate) offset: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// As spelled in the metadata; empty for array elements and for the root.
+    pub(crate) name: Box<str>,
+    pub(crate) kind: Kind,
+    /// In bits, a power of two.
+    pub(crate) align: u64,
+    /// The node after this one and all it contains.
+    pub(crate) next: u32,
+    /// The fewest bits it can take, without padding.
+    pub(crate) min_bits: u64,
+    pub(crate) place: Option<Place>,
+}
+
+impl Node {
+    /// The name without the one underscore that keeps it apart from keywords.
+    pub(crate) fn shown_name(&self) -> &str {
+        self.name.strip_prefix('_').unwrap_or(&self.name)
+    }
+}
+
+/// A run of constant size, then something of a size that the data tell.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) bits: u64,
+    pub(crate) saves: Vec<Save>,
+    pub(crate) then: Then,
+}
+
+/// An integer whose value a later field refers to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Save {
+    pub(crate) offset: u64,
+    pub(crate) bits: u8,
+    pub(crate) signed: bool,
+    pub(crate) order: ByteOrder,
+    pub(crate) register: Register,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Then {
+    End,
+    /// Padding to a multiple of so many bits.
+    Align(u64),
+    /// Bytes up to and with a NUL, at a byte boundary.
+    Text(u32),
+    /// As many elements of `stride` bits as the register says.
+    Repeat {
+        register: Register,
+        stride: u64,
+        node: u32,
+    },
+    /// Node by node.
+    Walk(u32),
+}
+
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) nodes: Vec<Node>,
+    /// The root's alignment in bits.
+    pub(crate) align: u64,
+    pub(crate) segments: Vec<Segment>,
+}
+
+impl Layout {
+    /// Compiles nodes whose first is the root structure. `walk_all`: bit order can change inside a byte, so that
+    /// every field must be looked at.
+    pub(crate) fn compile(mut nodes: Vec<Node>, walk_all: bool) -> Self {
+        let sizes = measure(&mut nodes);
+        let align = nodes.first().map_or(1, |root| root.align);
+        let segments = if walk_all {
+            vec![Segment::new(0, Vec::new(), Then::Walk(0)), Segment::new(0, Vec::new(), Then::End)]
+        } else {
+            Compiler::new(align).run(&mut nodes, &sizes)
+        };
+        Self { nodes, align, segments }
+    }
+
+    pub(crate) fn node(&self, index: u32) -> Option<&Node> {
+        self.nodes.get(usize::try_from(index).ok()?)
+    }
+
+    /// Direct children of a node, in order.
+    pub(crate) fn children(&self, parent: u32) -> impl Iterator<Item = (u32, &Node)> {
+        let end = self.node(parent).map_or(0, |node| node.next);
+        let mut at = parent + 1;
+        std::iter::from_fn(move || {
+            let node = (at < end).then(|| self.node(at)).flatten()?;
+            let index = std::mem::replace(&mut at, node.next);
+            Some((index, node))
+        })
+    }
+
+    pub(crate) fn member_names(&self) -> impl Iterator<Item = &str> {
+        self.children(0).map(|(_, node)| node.shown_name())
+    }
+
+    /// The child of `parent` with this name: as spelled first, else as shown.
+    pub(crate) fn member(&self, parent: u32, name: &str) -> Option<u32> {
+        let spelled = self.children(parent).find(|(_, node)| &*node.name == name);
+        spelled
+            .or_else(|| self.children(parent).find(|(_, node)| node.shown_name() == name))
+            .map(|(index, _)| index)
+    }
+
+    pub(crate) fn role_bits(&self, role: Role) -> Option<u8> {
+        self.nodes.iter().find_map(|node| match &node.kind {
+            Kind::Integer(int) if int.role == Some(role) => Some(int.bits),
+            _ => None,
+        })
+    }
+
+    /// The names from the root to a node, with dots between.
+    pub(crate) fn path(&self, target: u32) -> String {
+        let mut path = String::new();
+        let (mut at, mut end) = (1, self.node(0).map_or(0, |root| root.next));
+        while let Some(node) = self.node(at).filter(|_| at < end && at <= target) {
+            if target >= node.next {
+                at = node.next;
+                continue;
+            }
+            if !path.is_empty() && !node.name.is_empty() {
+                path.push('.');
+            }
+            path.push_str(node.shown_name());
+            if matches!(node.kind, Kind::Array(_)) {
+                path.push_str("[]");
+            }
+            (at, end) = (at + 1, node.next);
+        }
+        path
+    }
+}
+
+impl Segment {
+    const fn new(bits: u64, saves: Vec<Save>, then: Then) -> Self {
+        Self { bits, saves, then }
+    }
+}
+
+/// Fills in the least sizes, and returns for each node its exact size in bits when that is always the same and
+/// elements of it lie next to each other without padding.
+fn measure(nodes: &mut [Node]) -> Vec<Option<u64>> {
+    let mut sizes = vec![None; nodes.len()];
+    for index in (0..nodes.len()).rev() {
+        let (min, size) = measure_one(nodes, &sizes, index);
+        if let (Some(node), Some(slot)) = (nodes.get_mut(index), sizes.get_mut(index)) {
+            node.min_bits = min;
+            *slot = size;
+        }
+    }
+    sizes
+}
+
+fn measure_one(nodes: &[Node], sizes: &[Option<u64>], index: usize) -> (u64, Option<u64>) {
+    let Some(node) = nodes.get(index) else { return (0, None) };
+    let child = || Some((nodes.get(index + 1)?.min_bits, *sizes.get(index + 1)?));
+    match &node.kind {
+        Kind::Integer(int) => {
+            let bits = u64::from(int.bits);
+            (bits, int.save.is_none().then_some(bits))
+        }
+        Kind::Float { bits, .. } => (u64::from(*bits), Some(u64::from(*bits))),
+        Kind::Text => (8, None),
+        Kind::TextArray(Length::Fixed(length)) => (length.saturating_mul(8), length.checked_mul(8)),
+        Kind::TextArray(Length::Register(_)) | Kind::Array(Length::Register(_)) => (0, None),
+        Kind::Array(Length::Fixed(length)) => {
+            let (min, size) = child().unwrap_or((0, None));
+            let stride = size.filter(|size| size % node.align == 0);
+            (length.saturating_mul(min), stride.and_then(|stride| stride.checked_mul(*length)))
+        }
+        Kind::Structure => measure_structure(nodes, sizes, index),
+        Kind::Variant(_) => {
+            (children(nodes, index).map(|(_, option)| option.min_bits).min().unwrap_or(0), None)
+        }
+    }
+}
+
+fn measure_structure(nodes: &[Node], sizes: &[Option<u64>], index: usize) -> (u64, Option<u64>) {
+    let (mut min, mut end) = (0_u64, Some(0_u64));
+    for (child, node) in children(nodes, index) {
+        min = min.saturating_add(node.min_bits);
+        end = end.and_then(|end| {
+            let begin = bits::align_up(end, node.align)?;
+            begin.checked_add((*sizes.get(child)?)?)
+        });
+    }
+    (min, end)
+}
+
+fn children(nodes: &[Node], parent: usize) -> impl Iterator<Item = (usize, &Node)> {
+    let end = nodes.get(parent).map_or(0, |node| to_index(node.next));
+    let mut at = parent + 1;
+    std::iter::from_fn(move || {
+        let node = (at < end).then(|| nodes.get(at)).flatten()?;
+        let index = std::mem::replace(&mut at, to_index(node.next));
+        Some((index, node))
+    })
+}
+
+fn to_index(node: u32) -> usize {
+    usize::try_from(node).unwrap_or(usize::MAX)
+}
+
+/// Builds the segments: `offset` bits after the beginning of the open segment, which lies on a multiple of `known`.
+struct Compiler {
+    segments: Vec<Segment>,
+    saves: Vec<Save>,
+    offset: u64,
+    known: u64,
+}
+
+impl Compiler {
+    const fn new(align: u64) -> Self {
+        Self { segments: Vec::new(), saves: Vec::new(), offset: 0, known: align }
+    }
+
+    fn run(mut self, nodes: &mut [Node], sizes: &[Option<u64>]) -> Vec<Segment> {
+        let mut at = 1;
+        while let Some(node) = nodes.get_mut(at) {
+            self.align(node.align);
+            let segment = u32::try_from(self.segments.len()).unwrap_or(u32::MAX);
+            node.place = Some(Place { segment, offset: self.offset });
+            let node = &*node;
+            let stride =
+                sizes.get(at + 1).copied().flatten().filter(|stride| stride % node.align == 0);
+            at = self.add(node, at, sizes.get(at).copied().flatten(), stride);
+        }
+        self.close(Then::End, 1);
+        self.segments
+    }
+
+    /// Adds one node; returns the node to go on with.
+    fn add(&mut self, node: &Node, at: usize, size: Option<u64>, stride: Option<u64>) -> usize {
+        let index = u32::try_from(at).unwrap_or(u32::MAX);
+        let after = to_index(node.next);
+        match (&node.kind, size) {
+            (Kind::Structure, _) => return at + 1,
+            (Kind::Integer(int), _) => {
+                self.saves.extend(int.save.map(|register| Save {
+                    offset: self.offset,
+                    bits: int.bits,
+                    signed: int.signed,
+                    order: int.order,
+                    register,
+                }));
+                self.skip(u64::from(int.bits), index);
+            }
+            (_, Some(size)) => self.skip(size, index),
+            (Kind::Text, _) => self.close(Then::Text(index), 8),
+            (Kind::TextArray(Length::Register(register)), _) => {
+                self.close(Then::Repeat { register: *register, stride: 8, node: index }, 8);
+            }
+            (Kind::Array(Length::Register(register)), _)
+                if stride.is_some_and(|stride| stride > 0) =>
+            {
+                let stride = stride.unwrap_or(0);
+                self.close(Then::Repeat { register: *register, stride, node: index }, node.align);
+            }
+            _ => self.close(Then::Walk(index), 1),
+        }
+        after
+    }
+
+    fn skip(&mut self, bits: u64, node: u32) {
+        match self.offset.checked_add(bits) {
+            Some(end) => self.offset = end,
+            None => self.close(Then::Walk(node), 1),
+        }
+    }
+
+    fn align(&mut self, align: u64) {
+        match bits::align_up(self.offset, align).filter(|_| align <= self.known) {
+            Some(offset) => self.offset = offset,
+            None => self.close(Then::Align(align), align),
+        }
+    }
+
+    /// Ends the open segment with `then`, after which the position is a multiple of `known`.
+    fn close(&mut self, then: Then, known: u64) {
+        self.segments.push(Segment::new(self.offset, std::mem::take(&mut self.saves), then));
+        (self.offset, self.known) = (0, known);
+    }
+}

@@ -1,0 +1,122 @@
+//! The metadata stream: text, or packets of text.
+//!
+//! ```text
+//! packet  0 magic u32 = 0x75D11D57, in the byte order of the whole header
+//!         4 uuid 16 bytes
+//!        20 checksum u32
+//!        24 content size u32, bits, with this header
+//!        28 total size u32, bits
+//!        32 compression u8, encryption u8, checksum scheme u8, major u8 = 1, minor u8 = 8
+//!        37 text, up to the content size; then padding up to the total size
+//! ```
+//!
+//! Source: CTF 1.8.3, section 7.1. Statements may be cut by packets anywhere.
+
+mod lexer;
+mod tsdl;
+
+use std::borrow::Cow;
+
+use crate::bits;
+use crate::class::{ByteOrder, TraceClass};
+use crate::clock::Uuid;
+use crate::error::{Error, MetadataPacketProblem, TextProblem};
+
+const MAGIC: u32 = 0x75D1_1D57;
+const HEADER_BYTES: usize = 37;
+/// A CTF 2 metadata stream begins with the record separator of JSON text sequences.
+const RECORD_SEPARATOR: u8 = 0x1E;
+
+pub(crate) fn parse(metadata: &[u8]) -> Result<TraceClass, Error> {
+    let (text, byte_order) = text_of(metadata)?;
+    tsdl::parse(&text, byte_order)
+        .map_err(|(offset_bytes, problem)| text_error(&text, offset_bytes, problem))
+}
+
+/// The TSDL text, and the byte order of the packets it came in.
+fn text_of(metadata: &[u8]) -> Result<(Cow<'_, [u8]>, Option<ByteOrder>), Error> {
+    let magic = |order| bits::read_uint(metadata, 0, 32, order);
+    let order = [ByteOrder::Little, ByteOrder::Big]
+        .into_iter()
+        .find(|order| magic(*order) == Some(MAGIC.into()));
+    if let Some(order) = order {
+        return Ok((Cow::Owned(unpack(metadata, order)?), Some(order)));
+    }
+    if metadata.first() == Some(&RECORD_SEPARATOR) {
+        return Err(Error::Ctf2);
+    }
+    if is_signed_text(metadata) {
+        return Ok((Cow::Borrowed(metadata), None));
+    }
+    Err(Error::NotMetadata { found: metadata.iter().take(8).copied().collect() })
+}
+
+/// Whether the text begins with `/* CTF 1.8`, with any white space.
+fn is_signed_text(text: &[u8]) -> bool {
+    let begin = text.trim_ascii_start();
+    let Some(comment) = begin.strip_prefix(b"/*") else { return false };
+    let words = comment.trim_ascii_start().strip_prefix(b"CTF").map(<[u8]>::trim_ascii_start);
+    let version = words.and_then(|words| words.strip_prefix(b"1.8"));
+    version.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_digit))
+}
+
+fn unpack(metadata: &[u8], order: ByteOrder) -> Result<Vec<u8>, Error> {
+    let mut text = Vec::with_capacity(metadata.len());
+    let (mut offset_bytes, mut uuid) = (0, None);
+    while let Some(packet) = metadata.get(offset_bytes..).filter(|rest| !rest.is_empty()) {
+        let (content, total) = unpack_one(packet, order, &mut uuid)
+            .map_err(|problem| Error::MetadataPacket { offset_bytes, problem })?;
+        text.extend_from_slice(content);
+        offset_bytes += total;
+    }
+    Ok(text)
+}
+
+/// The text of the packet at the beginning of `rest`, and the packet's bytes.
+fn unpack_one<'a>(
+    rest: &'a [u8],
+    order: ByteOrder,
+    uuid: &mut Option<Uuid>,
+) -> Result<(&'a [u8], usize), MetadataPacketProblem> {
+    let available = u64::try_from(rest.len()).unwrap_or(u64::MAX);
+    let truncated = |needed| MetadataPacketProblem::Truncated { needed, available };
+    let number = |byte: u64| {
+        let raw =
+            bits::read_uint(rest, byte * 8, 32, order).and_then(|raw| u32::try_from(raw).ok());
+        raw.ok_or(truncated(37))
+    };
+    let found = number(0)?;
+    if found != MAGIC {
+        return Err(MetadataPacketProblem::Magic { found });
+    }
+    let header: &[u8; HEADER_BYTES] = rest.first_chunk().ok_or(truncated(37))?;
+    let [.., compression, encryption, scheme, major, minor] = *header;
+    if (major, minor) != (1, 8) {
+        return Err(MetadataPacketProblem::Version { major, minor });
+    }
+    if (compression, encryption, scheme) != (0, 0, 0) {
+        return Err(MetadataPacketProblem::Scheme);
+    }
+    let found =
+        header.get(4..).and_then(|rest| rest.first_chunk()).map_or(Uuid([0; 16]), |raw| Uuid(*raw));
+    let expected = *uuid.get_or_insert(found);
+    if found != expected {
+        return Err(MetadataPacketProblem::OtherTrace { expected, found });
+    }
+    let (content_bits, total_bits) = (number(24)?, number(28)?);
+    let sizes = MetadataPacketProblem::Sizes { content_bits, total_bits };
+    let whole_bytes =
+        |bits: u32| (bits % 8 == 0).then(|| usize::try_from(bits / 8).ok()).flatten().ok_or(sizes);
+    let (content, total) = (whole_bytes(content_bits)?, whole_bytes(total_bits)?);
+    if content < HEADER_BYTES || content > total {
+        return Err(sizes);
+    }
+    let packet = rest.get(..total).ok_or(truncated(u64::from(total_bits / 8)))?;
+    Ok((packet.get(HEADER_BYTES..content).unwrap_or(&[]), total))
+}
+
+fn text_error(text: &[u8], offset_bytes: usize, problem: TextProblem) -> Error {
+    let before = text.get(..offset_bytes).unwrap_or(text);
+    let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+    Error::MetadataText { offset_bytes, line, problem }
+}

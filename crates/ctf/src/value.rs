@@ -1,0 +1,369 @@
+//! Fields of decoded event records: names, values, and ways to reach them.
+
+use std::cell::Cell;
+use std::iter;
+use std::slice;
+
+use crate::bits;
+use crate::class::Base;
+use crate::layout::{Kind, Layout, Length, Node, Place};
+use crate::walk::{self, Stack, Walk};
+
+/// Where in a packet a field is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Magic number, trace UUID, stream class id.
+    PacketHeader,
+    /// Sizes, times, counters and CPU of a packet.
+    PacketContext,
+    /// Id and time of an event record.
+    EventHeader,
+    /// The context that all event records of a data stream class carry (LTTng: `vtid`, `procname`, …).
+    EventCommonContext,
+    /// The context of one event record class.
+    EventSpecificContext,
+    /// The fields of one event record class.
+    Payload,
+}
+
+impl Scope {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::PacketHeader => "packet header",
+            Self::PacketContext => "packet context",
+            Self::EventHeader => "event header",
+            Self::EventCommonContext => "stream event context",
+            Self::EventSpecificContext => "event context",
+            Self::Payload => "payload",
+        }
+    }
+}
+
+/// A field to get from many event records of one class; costs a comparison and an addition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FieldHandle {
+    pub(crate) scope: Scope,
+    /// Index of the event record class or, for the common context, of the stream class.
+    pub(crate) owner: u32,
+    pub(crate) node: u32,
+    pub(crate) place: Option<Place>,
+}
+
+impl FieldHandle {
+    pub(crate) fn find(layout: &Layout, scope: Scope, owner: u32, name: &str) -> Option<Self> {
+        let mut node = 0;
+        for part in name.split('.') {
+            let is_structure = matches!(layout.node(node)?.kind, Kind::Structure);
+            node = is_structure.then(|| layout.member(node, part)).flatten()?;
+        }
+        Some(Self { scope, owner, node, place: layout.node(node)?.place })
+    }
+}
+
+/// A field's value. Texts are borrowed from the packet and may be any bytes without NUL.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Value<'a> {
+    /// An unsigned integer.
+    Unsigned(u64),
+    /// A signed integer.
+    Signed(i64),
+    /// A floating point number; 32-bit ones are widened.
+    Float(f64),
+    /// A text without its NUL; not necessarily UTF-8.
+    Str(&'a [u8]),
+    /// An integer with names for some values.
+    Enum(EnumValue<'a>),
+    /// A structure, array or variant.
+    Compound(Compound<'a>),
+}
+
+impl<'a> Value<'a> {
+    /// The number, for integers and enumerations that are not negative.
+    #[must_use]
+    pub fn as_u64(&self) -> Option<u64> {
+        match *self {
+            Self::Unsigned(number) => Some(number),
+            Self::Signed(number) => u64::try_from(number).ok(),
+            Self::Enum(value) => u64::try_from(value.number()).ok(),
+            _ => None,
+        }
+    }
+
+    /// The number, for integers and enumerations that fit.
+    #[must_use]
+    pub fn as_i64(&self) -> Option<i64> {
+        match *self {
+            Self::Unsigned(number) => i64::try_from(number).ok(),
+            Self::Signed(number) => Some(number),
+            Self::Enum(value) => i64::try_from(value.number()).ok(),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a text.
+    #[must_use]
+    pub const fn as_bytes(&self) -> Option<&'a [u8]> {
+        match *self {
+            Self::Str(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// The value of an enumeration field.
+#[derive(Debug, Clone, Copy)]
+pub struct EnumValue<'a> {
+    pub(crate) raw: u64,
+    pub(crate) signed: bool,
+    pub(crate) mappings: &'a Mappings,
+}
+
+impl<'a> EnumValue<'a> {
+    /// The number in the packet.
+    #[must_use]
+    pub fn number(&self) -> i128 {
+        if self.signed { i128::from(self.raw.cast_signed()) } else { i128::from(self.raw) }
+    }
+
+    /// Whether the underlying integer is signed.
+    #[must_use]
+    pub const fn is_signed(&self) -> bool {
+        self.signed
+    }
+
+    /// All labels of the number, in the order of the metadata; none is legal.
+    pub fn labels(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.mappings.labels(self.number())
+    }
+}
+
+/// The labels of an enumeration: each with an inclusive range of values, in the order of the metadata.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mappings {
+    pub(crate) entries: Vec<Mapping>,
+    /// Positions in `entries` by rising begin, when no two ranges share a value.
+    sorted: Option<Vec<u32>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) label: Box<str>,
+    pub(crate) first: i128,
+    pub(crate) last: i128,
+}
+
+impl Mappings {
+    pub(crate) fn new(entries: Vec<Mapping>) -> Self {
+        let mut order: Vec<(i128, i128, u32)> = (0_u32..)
+            .zip(&entries)
+            .map(|(index, entry)| (entry.first, entry.last, index))
+            .collect();
+        order.sort_unstable();
+        let apart = order
+            .iter()
+            .zip(order.iter().skip(1))
+            .all(|((_, last, _), (first, _, _))| last < first);
+        let sorted = apart.then(|| order.into_iter().map(|(_, _, index)| index).collect());
+        Self { entries, sorted }
+    }
+
+    fn entry(&self, index: u32) -> Option<&Mapping> {
+        self.entries.get(usize::try_from(index).ok()?)
+    }
+
+    fn labels(&self, value: i128) -> impl Iterator<Item = &str> + use<'_> {
+        // One look-up when at most one range can hold the value, else all ranges in order.
+        let candidates = match &self.sorted {
+            Some(sorted) => {
+                let after = sorted
+                    .partition_point(|i| self.entry(*i).is_some_and(|entry| entry.first <= value));
+                let found =
+                    after.checked_sub(1).and_then(|at| sorted.get(at)).and_then(|i| self.entry(*i));
+                found.map_or(&[] as &[Mapping], slice::from_ref)
+            }
+            None => &self.entries,
+        };
+        candidates
+            .iter()
+            .filter(move |e| e.first <= value && value <= e.last)
+            .map(|entry| &*entry.label)
+    }
+}
+
+/// A field as the metadata declares it.
+#[derive(Debug, Clone, Copy)]
+pub struct Field<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) index: u32,
+}
+
+impl<'a> Field<'a> {
+    /// The name as shown: without the one leading underscore of the metadata; empty for array elements.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.node.shown_name()
+    }
+
+    /// The name as the metadata spells it.
+    #[must_use]
+    pub fn spelled_name(&self) -> &'a str {
+        &self.node.name
+    }
+
+    /// How an integer likes to be shown; decimal for everything else.
+    #[must_use]
+    pub const fn base(&self) -> Base {
+        match &self.node.kind {
+            Kind::Integer(int) => int.base,
+            _ => Base::Decimal,
+        }
+    }
+
+    /// The width of a number in bits; 0 for everything else.
+    #[must_use]
+    pub const fn bits(&self) -> u8 {
+        match &self.node.kind {
+            Kind::Integer(int) => int.bits,
+            Kind::Float { bits, .. } => *bits,
+            _ => 0,
+        }
+    }
+
+    /// Whether the packet reader itself uses the field: sizes, times, ids and counters of packets and event headers.
+    #[must_use]
+    pub const fn is_structural(&self) -> bool {
+        matches!(&self.node.kind, Kind::Integer(int) if int.role.is_some() && !matches!(int.role, Some(crate::layout::Role::CpuId)))
+    }
+}
+
+/// What a compound field holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Named members.
+    Structure,
+    /// Nameless elements.
+    Array {
+        /// How many follow.
+        length: u64,
+    },
+    /// One option, which carries the option's name.
+    Variant,
+}
+
+/// Receives the fields of a scope in the order of the packet.
+pub trait Visitor<'a> {
+    /// A number, enumeration or text.
+    fn scalar(&mut self, field: Field<'a>, value: Value<'a>);
+
+    /// A compound field begins.
+    fn enter(&mut self, field: Field<'a>, shape: Shape);
+
+    /// The compound field that was entered last and not left ends.
+    fn leave(&mut self, field: Field<'a>, shape: Shape);
+}
+
+/// Skips.
+impl<'a> Visitor<'a> for () {
+    fn scalar(&mut self, _: Field<'a>, _: Value<'a>) {}
+    fn enter(&mut self, _: Field<'a>, _: Shape) {}
+    fn leave(&mut self, _: Field<'a>, _: Shape) {}
+}
+
+/// What reading fields of one event record needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) data: &'a [u8],
+    /// Where the content ends, in bits.
+    pub(crate) limit: u64,
+    pub(crate) registers: &'a [Cell<u64>],
+    pub(crate) stack: &'a Stack,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn walk(&self, layout: &'a Layout, pos: u64) -> Walk<'a> {
+        Walk::new(*self, layout, pos)
+    }
+
+    /// The value of a node at a position that is already aligned for it.
+    pub(crate) fn value(&self, layout: &'a Layout, index: u32, pos: u64) -> Option<Value<'a>> {
+        let node = layout.node(index)?;
+        match &node.kind {
+            Kind::Structure | Kind::Array(_) | Kind::Variant(_) => {
+                Some(Value::Compound(Compound { context: *self, layout, node: index, pos }))
+            }
+            _ => walk::scalar(self, node, index, pos).ok().map(|(value, _)| value),
+        }
+    }
+}
+
+/// A structure, array or variant inside an event record.
+#[derive(Clone, Copy)]
+pub struct Compound<'a> {
+    context: Context<'a>,
+    layout: &'a Layout,
+    node: u32,
+    pos: u64,
+}
+
+impl std::fmt::Debug for Compound<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Compound")
+            .field("field", &self.layout.path(self.node))
+            .field("bit", &self.pos)
+            .finish()
+    }
+}
+
+impl<'a> Compound<'a> {
+    /// Visits the members, elements or option inside, without the compound itself.
+    pub fn visit(&self, visitor: &mut impl Visitor<'a>) {
+        // The reader went over these very bits when it found the event record's end, so this cannot fail.
+        let walked = self.context.walk(self.layout, self.pos).run(self.node, true, visitor);
+        debug_assert!(walked.is_ok());
+    }
+
+    /// How many elements an array has.
+    #[must_use]
+    pub fn length(&self) -> Option<u64> {
+        match self.layout.node(self.node)?.kind {
+            Kind::Array(Length::Fixed(length)) => Some(length),
+            Kind::Array(Length::Register(register)) => {
+                walk::register(self.context.registers, register)
+            }
+            _ => None,
+        }
+    }
+
+    /// The elements of an array of byte-wide integers, as the bytes they are.
+    #[must_use]
+    pub fn bytes(&self) -> Option<&'a [u8]> {
+        let element = self.layout.node(self.node + 1)?;
+        let is_byte =
+            matches!(&element.kind, Kind::Integer(int) if int.bits == 8) && element.align <= 8;
+        let length = self.length().filter(|_| is_byte && self.pos % 8 == 0)?;
+        let begin = bits::align_up(self.pos, element.align)? / 8;
+        let tail = self.context.data.get(usize::try_from(begin).ok()?..)?;
+        tail.get(..usize::try_from(length).ok()?)
+    }
+
+    /// The elements of an array of integers, widened; `None` for anything else.
+    #[must_use]
+    pub fn integers(&self) -> Option<impl Iterator<Item = i128> + use<'a>> {
+        let element = self.layout.node(self.node + 1)?;
+        let Kind::Integer(int) = &element.kind else { return None };
+        let (mut pos, context) = (self.pos, self.context);
+        let mut left = self.length()?;
+        Some(iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            let begin = bits::align_up(pos, element.align)?;
+            pos = begin.checked_add(u64::from(int.bits))?;
+            let raw = bits::read_uint(context.data, begin, int.bits, int.order)?;
+            Some(if int.signed {
+                i128::from(bits::sign_extend(raw, int.bits))
+            } else {
+                i128::from(raw)
+            })
+        }))
+    }
+}

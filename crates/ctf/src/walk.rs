@@ -1,0 +1,326 @@
+//! Decoding node by node, for everything that has no constant place and for showing all fields.
+//!
+//! The stack is explicit and reused: nesting in the metadata costs no call depth and an event record no allocation.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::fmt;
+
+use crate::bits;
+use crate::class::ByteOrder;
+use crate::error::DecodeErrorKind;
+use crate::layout::{Kind, Layout, Length, Node, Register};
+use crate::value::{Context, EnumValue, Field, Shape, Value, Visitor};
+
+/// The most array elements of no size that one walk goes through. They take no bits, so nothing else bounds them.
+pub(crate) const MAX_EMPTY_ELEMENTS: u64 = 1 << 20;
+
+/// Why decoding stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) pos: u64,
+    pub(crate) node: u32,
+    pub(crate) kind: DecodeErrorKind,
+}
+
+/// A compound whose end has not been reached.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame {
+    node: u32,
+    /// The next child of a structure, the one child of an array, the chosen option of a variant.
+    child: u32,
+    /// Children of an array or variant that are still to come.
+    remaining: u64,
+    shape: Shape,
+    /// Where the element before began.
+    before: Option<u64>,
+}
+
+/// The frames of the walk under way, kept from one walk to the next for their memory.
+#[derive(Default)]
+pub(crate) struct Stack(Cell<Vec<Frame>>);
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stack")
+    }
+}
+
+/// A decoder in the middle of a scope.
+pub(crate) struct Walk<'a> {
+    context: Context<'a>,
+    layout: &'a Layout,
+    pub(crate) pos: u64,
+    /// Byte order of the scalar before; it may only change at a byte boundary.
+    order: Option<ByteOrder>,
+    empty_elements: u64,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) const fn new(context: Context<'a>, layout: &'a Layout, pos: u64) -> Self {
+        Self { context, layout, pos, order: None, empty_elements: 0 }
+    }
+
+    /// Continues after another scope whose last scalar had this byte order.
+    pub(crate) const fn after(mut self, order: Option<ByteOrder>) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// Goes through `start` and all it contains; `bare` leaves out entering and leaving `start` itself.
+    /// Returns the byte order of the last scalar.
+    pub(crate) fn run(
+        &mut self,
+        start: u32,
+        bare: bool,
+        visitor: &mut impl Visitor<'a>,
+    ) -> Result<Option<ByteOrder>, Fault> {
+        let mut stack = self.context.stack.0.take();
+        stack.clear();
+        let walked = self.run_on(&mut stack, start, bare, visitor);
+        self.context.stack.0.set(stack);
+        walked.map(|()| self.order)
+    }
+
+    fn run_on(
+        &mut self,
+        stack: &mut Vec<Frame>,
+        start: u32,
+        bare: bool,
+        visitor: &mut impl Visitor<'a>,
+    ) -> Result<(), Fault> {
+        self.visit(stack, start, !bare, visitor)?;
+        while let Some(frame) = stack.last_mut() {
+            let Some(node) = self.layout.node(frame.node) else { break };
+            if let Some(child) = self.next_child(frame, node)? {
+                self.visit(stack, child, true, visitor)?;
+            } else {
+                let (index, shape) = (frame.node, frame.shape);
+                stack.pop();
+                if !(bare && stack.is_empty()) {
+                    visitor.leave(Field { node, index }, shape);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn next_child(&mut self, frame: &mut Frame, node: &Node) -> Result<Option<u32>, Fault> {
+        if frame.shape == Shape::Structure {
+            let child = (frame.child < node.next).then_some(frame.child);
+            if let Some(after) = child.and_then(|child| self.layout.node(child)) {
+                frame.child = after.next;
+            }
+            return Ok(child);
+        }
+        let Some(remaining) = frame.remaining.checked_sub(1) else { return Ok(None) };
+        frame.remaining = remaining;
+        if frame.before == Some(self.pos) {
+            self.empty_elements += 1;
+            if self.empty_elements > MAX_EMPTY_ELEMENTS {
+                let kind = DecodeErrorKind::EmptyElements { limit: MAX_EMPTY_ELEMENTS };
+                return Err(Fault { pos: self.pos, node: frame.node, kind });
+            }
+        }
+        frame.before = Some(self.pos);
+        Ok(Some(frame.child))
+    }
+
+    fn visit(
+        &mut self,
+        stack: &mut Vec<Frame>,
+        index: u32,
+        announce: bool,
+        visitor: &mut impl Visitor<'a>,
+    ) -> Result<(), Fault> {
+        let Some(node) = self.layout.node(index) else { return Ok(()) };
+        self.pos = aligned(&self.context, self.pos, node.align, index)?;
+        let (child, remaining, shape) = match &node.kind {
+            Kind::Structure => (index + 1, 0, Shape::Structure),
+            Kind::Array(length) => {
+                let length = self.length(*length, index)?;
+                (index + 1, length, Shape::Array { length })
+            }
+            Kind::Variant(selector) => {
+                let raw = register(self.context.registers, selector.register).unwrap_or(0);
+                let option = selector.choose(raw).map_err(|selector| {
+                    self.fault(index, DecodeErrorKind::NoOption { selector })
+                })?;
+                (option, 1, Shape::Variant)
+            }
+            _ => return self.scalar(node, index, visitor),
+        };
+        if announce {
+            visitor.enter(Field { node, index }, shape);
+        }
+        stack.push(Frame { node: index, child, remaining, shape, before: None });
+        Ok(())
+    }
+
+    fn scalar(
+        &mut self,
+        node: &'a Node,
+        index: u32,
+        visitor: &mut impl Visitor<'a>,
+    ) -> Result<(), Fault> {
+        if let Kind::Integer(crate::layout::Integer { order, .. }) | Kind::Float { order, .. } =
+            &node.kind
+        {
+            if self.pos % 8 != 0 && self.order.is_some_and(|before| before != *order) {
+                return Err(self.fault(index, DecodeErrorKind::ByteOrderChange));
+            }
+            self.order = Some(*order);
+        }
+        let (value, end) = scalar(&self.context, node, index, self.pos)?;
+        if let Kind::Integer(int) = &node.kind
+            && let Some(slot) =
+                int.save.and_then(|save| self.context.registers.get(usize::try_from(save).ok()?))
+        {
+            slot.set(raw_bits(value));
+        }
+        self.pos = end;
+        visitor.scalar(Field { node, index }, value);
+        Ok(())
+    }
+
+    /// The length of an array, checked against what is left.
+    fn length(&self, length: Length, index: u32) -> Result<u64, Fault> {
+        let length = match length {
+            Length::Fixed(length) => length,
+            Length::Register(save) => register(self.context.registers, save).unwrap_or(0),
+        };
+        let least = self.layout.node(index + 1).map_or(0, |element| element.min_bits);
+        let remaining_bits = self.context.limit.saturating_sub(self.pos);
+        if length.checked_mul(least).is_none_or(|bits| bits > remaining_bits) {
+            return Err(self.fault(index, DecodeErrorKind::Length { length, remaining_bits }));
+        }
+        Ok(length)
+    }
+
+    const fn fault(&self, node: u32, kind: DecodeErrorKind) -> Fault {
+        Fault { pos: self.pos, node, kind }
+    }
+}
+
+pub(crate) fn register(registers: &[Cell<u64>], register: Register) -> Option<u64> {
+    registers.get(usize::try_from(register).ok()?).map(Cell::get)
+}
+
+const fn raw_bits(value: Value<'_>) -> u64 {
+    match value {
+        Value::Unsigned(number) => number,
+        Value::Signed(number) => number.cast_unsigned(),
+        Value::Enum(value) => value.raw,
+        _ => 0,
+    }
+}
+
+/// `pos` moved to a multiple of `align`; the padding must lie in the content.
+#[inline]
+pub(crate) fn aligned(
+    context: &Context<'_>,
+    pos: u64,
+    align: u64,
+    node: u32,
+) -> Result<u64, Fault> {
+    let end = bits::align_up(pos, align).unwrap_or(u64::MAX);
+    if end <= context.limit { Ok(end) } else { Err(beyond(context, pos, node, end)) }
+}
+
+/// `pos` moved by `bits`, which must lie in the content.
+#[inline]
+pub(crate) fn advanced(
+    context: &Context<'_>,
+    pos: u64,
+    bits: u64,
+    node: u32,
+) -> Result<u64, Fault> {
+    let end = pos.checked_add(bits).unwrap_or(u64::MAX);
+    if end <= context.limit { Ok(end) } else { Err(beyond(context, pos, node, end)) }
+}
+
+#[cold]
+pub(crate) const fn beyond(context: &Context<'_>, pos: u64, node: u32, end_bits: u64) -> Fault {
+    Fault {
+        pos,
+        node,
+        kind: DecodeErrorKind::BeyondContent { end_bits, content_bits: context.limit },
+    }
+}
+
+/// The value of a scalar node at its aligned position, and where it ends.
+pub(crate) fn scalar<'a>(
+    context: &Context<'a>,
+    node: &'a Node,
+    index: u32,
+    pos: u64,
+) -> Result<(Value<'a>, u64), Fault> {
+    let read = |bits: u8, order| {
+        let end = advanced(context, pos, u64::from(bits), index)?;
+        let raw = bits::read_uint(context.data, pos, bits, order)
+            .ok_or(beyond(context, pos, index, end))?;
+        Ok((raw, end))
+    };
+    match &node.kind {
+        Kind::Integer(int) => {
+            let (raw, end) = read(int.bits, int.order)?;
+            let raw =
+                if int.signed { bits::sign_extend(raw, int.bits).cast_unsigned() } else { raw };
+            let value = match &int.mappings {
+                Some(mappings) => Value::Enum(EnumValue { raw, signed: int.signed, mappings }),
+                None if int.signed => Value::Signed(raw.cast_signed()),
+                None => Value::Unsigned(raw),
+            };
+            Ok((value, end))
+        }
+        Kind::Float { bits, order } => {
+            let (raw, end) = read(*bits, *order)?;
+            let single = u32::try_from(raw).ok().filter(|_| *bits == 32);
+            Ok((
+                Value::Float(single.map_or(f64::from_bits(raw), |raw| f32::from_bits(raw).into())),
+                end,
+            ))
+        }
+        Kind::TextArray(length) => {
+            let length = match *length {
+                Length::Fixed(length) => length,
+                Length::Register(save) => register(context.registers, save).unwrap_or(0),
+            };
+            let remaining_bits = context.limit.saturating_sub(pos);
+            let too_long = Fault {
+                pos,
+                node: index,
+                kind: DecodeErrorKind::Length { length, remaining_bits },
+            };
+            let bits =
+                length.checked_mul(8).filter(|bits| *bits <= remaining_bits).ok_or(too_long)?;
+            let bytes =
+                content(context, pos).and_then(|tail| tail.get(..usize::try_from(length).ok()?));
+            let bytes = bytes.ok_or(too_long)?;
+            let text = bytes.split(|byte| *byte == 0).next().unwrap_or(bytes);
+            Ok((Value::Str(text), pos + bits))
+        }
+        _ => text(context, pos, index).map(|(text, end)| (Value::Str(text), end)),
+    }
+}
+
+/// The text at `pos` without its NUL, and the position after the NUL.
+#[inline]
+pub(crate) fn text<'a>(
+    context: &Context<'a>,
+    pos: u64,
+    node: u32,
+) -> Result<(&'a [u8], u64), Fault> {
+    let found = content(context, pos).and_then(|tail| CStr::from_bytes_until_nul(tail).ok());
+    let text =
+        found.ok_or(Fault { pos, node, kind: DecodeErrorKind::UnterminatedString })?.to_bytes();
+    let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+    Ok((text, pos + (bytes + 1) * 8))
+}
+
+/// The whole bytes of the content from the byte at `pos` on.
+fn content<'a>(context: &Context<'a>, pos: u64) -> Option<&'a [u8]> {
+    let begin = usize::try_from(pos / 8).ok()?;
+    let end = usize::try_from(context.limit / 8).unwrap_or(usize::MAX).min(context.data.len());
+    context.data.get(begin..end)
+}

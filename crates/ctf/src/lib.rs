@@ -46,6 +46,7 @@ mod class;
 mod clock;
 mod error;
 mod event;
+pub mod format;
 mod header;
 pub mod index;
 mod layout;

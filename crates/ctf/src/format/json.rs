@@ -1,0 +1,228 @@
+//! Event records as JSON, one object a line.
+//!
+//! ```text
+//! {"timestamp_ns":1795193047736468450,"host":"vm","name":"svc:read","packet":{"cpu_id":1},
+//!  "common_context":{"vtid":7},"context":{},"payload":{"path":"/tmp/x","bytes":4096}}
+//! ```
+//!
+//! Numbers are exact, also those of 64 bits: a reader that keeps numbers as 64-bit floats must take care. Enumerations
+//! are `{"value":3,"labels":["A"]}`, floats that are not finite are the strings `"NaN"`, `"Infinity"` and
+//! `"-Infinity"`. Bytes that are not UTF-8 become U+FFFD. Members appear in the order of the packet.
+//! `timestamp_ns` is `null` without a clock, `host` is `null` when the environment names none; absent contexts are left
+//! out.
+
+use std::io::Write;
+
+use super::number::{decimal, signed_decimal};
+use crate::event::EventRecord;
+use crate::value::{EnumValue, Field, Scope, Shape, Value, Visitor};
+
+/// Writes event records as JSON.
+#[derive(Debug, Default)]
+pub struct JsonWriter {
+    levels: Vec<Level>,
+}
+
+impl JsonWriter {
+    /// A writer.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends the line of one event record, with its line feed. `packet_context` is the context of its packet, as
+    /// [`Self::packet_context`] wrote it.
+    pub fn write(&mut self, record: &EventRecord<'_>, packet_context: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"timestamp_ns\":");
+        match record.timestamp_ns() {
+            Some(at) => signed_decimal(out, at),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"host\":");
+        match record.trace_class().env("hostname").and_then(|host| host.as_str()) {
+            Some(host) => string(out, host.as_bytes()),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"name\":");
+        string(out, record.name().as_bytes());
+        if !packet_context.is_empty() {
+            out.extend_from_slice(b",\"packet\":");
+            out.extend_from_slice(packet_context);
+        }
+        for (scope, key) in [
+            (Scope::EventCommonContext, "common_context"),
+            (Scope::EventSpecificContext, "context"),
+            (Scope::Payload, "payload"),
+        ] {
+            if record.has(scope) {
+                out.push(b',');
+                string(out, key.as_bytes());
+                out.push(b':');
+                self.structure(false, |fields| record.visit(scope, fields), out);
+            }
+        }
+        out.extend_from_slice(b"}\n");
+    }
+
+    /// Appends a packet's context as all lines of the packet show it: without what the reader itself uses.
+    /// `visit` shows the context's fields.
+    pub fn packet_context(&mut self, visit: impl FnOnce(&mut Fields<'_>), out: &mut Vec<u8>) {
+        self.structure(true, visit, out);
+    }
+
+    fn structure(&mut self, bare: bool, visit: impl FnOnce(&mut Fields<'_>), out: &mut Vec<u8>) {
+        self.levels.clear();
+        self.levels.push(Level { shape: Shape::Structure, count: 0 });
+        out.push(b'{');
+        visit(&mut Fields { out, levels: &mut self.levels, bare });
+        out.push(b'}');
+    }
+}
+
+/// A compound that is being written.
+#[derive(Debug, Clone, Copy)]
+struct Level {
+    shape: Shape,
+    /// Members or elements written.
+    count: u64,
+}
+
+/// Writes the fields of one scope as they are shown to it.
+#[derive(Debug)]
+pub struct Fields<'o> {
+    out: &'o mut Vec<u8>,
+    levels: &'o mut Vec<Level>,
+    /// Leaves out what the packet reader itself uses.
+    bare: bool,
+}
+
+impl Fields<'_> {
+    /// The comma and the key before a member.
+    fn label(&mut self, field: &Field<'_>) {
+        let Some(level) = self.levels.last_mut() else { return };
+        if level.shape == Shape::Variant {
+            return;
+        }
+        if level.count > 0 {
+            self.out.push(b',');
+        }
+        level.count += 1;
+        if level.shape == Shape::Structure {
+            string(self.out, field.name().as_bytes());
+            self.out.push(b':');
+        }
+    }
+}
+
+impl<'a> Visitor<'a> for Fields<'_> {
+    fn scalar(&mut self, field: Field<'a>, value: Value<'a>) {
+        if self.bare && self.levels.len() == 1 && field.is_structural() {
+            return;
+        }
+        self.label(&field);
+        match value {
+            Value::Unsigned(number) => decimal(self.out, number),
+            Value::Signed(number) => signed_decimal(self.out, number),
+            Value::Float(number) => float(self.out, number),
+            Value::Str(text) => string(self.out, text),
+            Value::Enum(value) => enumeration(self.out, &value),
+            Value::Compound(_) => self.out.extend_from_slice(b"null"),
+        }
+    }
+
+    fn enter(&mut self, field: Field<'a>, shape: Shape) {
+        self.label(&field);
+        match shape {
+            Shape::Structure => self.out.push(b'{'),
+            Shape::Array { .. } => self.out.push(b'['),
+            Shape::Variant => {}
+        }
+        self.levels.push(Level { shape, count: 0 });
+    }
+
+    fn leave(&mut self, _: Field<'a>, shape: Shape) {
+        self.levels.pop();
+        match shape {
+            Shape::Structure => self.out.push(b'}'),
+            Shape::Array { .. } => self.out.push(b']'),
+            Shape::Variant => {}
+        }
+    }
+}
+
+fn enumeration(out: &mut Vec<u8>, value: &EnumValue<'_>) {
+    out.extend_from_slice(b"{\"value\":");
+    if value.signed {
+        signed_decimal(out, value.raw.cast_signed());
+    } else {
+        decimal(out, value.raw);
+    }
+    out.extend_from_slice(b",\"labels\":[");
+    for (at, label) in value.labels().enumerate() {
+        out.extend_from_slice(if at > 0 { b"," } else { b"" });
+        string(out, label.as_bytes());
+    }
+    out.extend_from_slice(b"]}");
+}
+
+fn float(out: &mut Vec<u8>, number: f64) {
+    if number.is_finite() {
+        // The shortest decimal that reads back as the same number; a Vec takes any bytes.
+        let written = write!(out, "{number:?}");
+        debug_assert!(written.is_ok());
+    } else if number.is_nan() {
+        out.extend_from_slice(b"\"NaN\"");
+    } else {
+        out.extend_from_slice(if number > 0.0 { b"\"Infinity\"" } else { b"\"-Infinity\"" });
+    }
+}
+
+/// A string with JSON's escapes; what is not UTF-8 becomes U+FFFD.
+fn string(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    for chunk in text.utf8_chunks() {
+        chunk.valid().bytes().for_each(|byte| escaped(out, byte));
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{FFFD}".as_bytes());
+        }
+    }
+    out.push(b'"');
+}
+
+fn escaped(out: &mut Vec<u8>, byte: u8) {
+    match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        0..=0x1F => {
+            out.extend_from_slice(b"\\u00");
+            super::number::digits(out, byte.into(), 16, 2);
+        }
+        _ => out.push(byte),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_keep_to_utf8_and_escape_control_bytes() {
+        let mut out = Vec::new();
+        string(&mut out, b"a\"b\\c\n\x01\x7f\xc3\xa9\xff\xfe!");
+        assert_eq!(out, "\"a\\\"b\\\\c\\n\\u0001\u{7f}\u{e9}\u{FFFD}\u{FFFD}!\"".as_bytes());
+    }
+
+    #[test]
+    fn floats_read_back_as_the_same_number() {
+        for number in [0.1, -2.5e-300, 1e21, 0.0, f64::MAX] {
+            let mut out = Vec::new();
+            float(&mut out, number);
+            assert_eq!(std::str::from_utf8(&out).expect("ASCII").parse(), Ok(number));
+        }
+        let mut out = Vec::new();
+        float(&mut out, f64::NEG_INFINITY);
+        assert_eq!(out, b"\"-Infinity\"");
+    }
+}

@@ -1,0 +1,129 @@
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use ctf::DecodeError;
+
+use crate::error::Error;
+
+/// Part of a recording that cannot be read; the rest can.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Finding {
+    /// A whole trace folder: its metadata is of no use.
+    Trace(Error),
+    /// From one place of a stream file on; what the rest says is lost with it.
+    Rest {
+        /// The stream file.
+        path: PathBuf,
+        /// Where the first packet that is lost begins, bytes.
+        offset_bytes: u64,
+        /// How much is lost, bytes.
+        lost_bytes: u64,
+        /// What is wrong.
+        cause: Cause,
+    },
+    /// The rest of one packet; the next one is read again.
+    Packet {
+        /// The stream file.
+        path: PathBuf,
+        /// Where the packet begins, bytes.
+        offset_bytes: u64,
+        /// What is wrong.
+        cause: Cause,
+    },
+}
+
+/// What is wrong at a place of a stream file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The bytes contradict the metadata.
+    Damaged(DecodeError),
+    /// The file cannot be read.
+    Io(io::Error),
+    /// A packet is longer than what this reader takes memory for.
+    TooLong {
+        /// The length it announces, bytes.
+        announced: u64,
+        /// The most that is taken, bytes.
+        limit: u64,
+    },
+    /// The file ends inside of a packet's header.
+    CutHeader {
+        /// Bytes that are there.
+        available: u64,
+    },
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged(error) => error.fmt(f),
+            Self::Io(error) => write!(f, "cannot read: {error}"),
+            Self::TooLong { announced, limit } => {
+                write!(f, "the packet announces {announced} bytes, the limit is {limit}")
+            }
+            Self::CutHeader { available } => {
+                write!(f, "the file ends {available} bytes into the packet's header")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Trace(error) => {
+                error.fmt(f)?;
+                std::error::Error::source(error).map_or(Ok(()), |source| write!(f, ": {source}"))
+            }
+            Self::Rest { path, offset_bytes, lost_bytes, cause } => write!(
+                f,
+                "{}: packet at byte {offset_bytes}: {cause}; the remaining {lost_bytes} bytes are not read",
+                path.display()
+            ),
+            Self::Packet { path, offset_bytes, cause } => {
+                write!(f, "{}: packet at byte {offset_bytes}: {cause}", path.display())
+            }
+        }
+    }
+}
+
+/// Findings: the first ones themselves, the others by number.
+#[derive(Debug, Default)]
+pub struct Findings {
+    kept: Vec<Finding>,
+    more: u64,
+}
+
+impl Findings {
+    /// How many are kept; a recording can have as many as it has packets.
+    pub const KEPT: usize = 100;
+
+    pub(crate) fn push(&mut self, finding: Finding) {
+        if self.kept.len() < Self::KEPT {
+            self.kept.push(finding);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// The first [`Self::KEPT`], in the order in which they were met.
+    #[must_use]
+    pub fn kept(&self) -> &[Finding] {
+        &self.kept
+    }
+
+    /// How many came after those that are kept.
+    #[must_use]
+    pub const fn more(&self) -> u64 {
+        self.more
+    }
+
+    /// Whether all could be read.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+}

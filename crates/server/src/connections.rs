@@ -1,0 +1,115 @@
+//! Accepts connections and bounds what each may cost.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::endpoints::{Answers, router};
+use crate::{AnswerSource, Error};
+
+/// Connections served at once; further ones wait in the system's backlog.
+const MAX_CONNECTIONS: usize = 128;
+/// Bytes of request line and fields together.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+/// Time for the next request's head to arrive, and so also for a connection to stay idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// A connection is closed after its current reply when it is this old: a client that reads slowly cannot hold its place.
+const CONNECTION_LIFETIME: Duration = Duration::from_secs(300);
+/// Time to finish the current reply at the end of a connection's life or of the server's.
+const LAST_REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after a failed accept: the peer has left or files are short (accept(2)), neither says anything about the listener.
+const ACCEPT_RETRY: Duration = Duration::from_secs(1);
+
+/// Serves the page and the answers on `listener` until `shutdown` is ready, then finishes the replies under way.
+///
+/// On a loopback address only requests that name the loopback are answered; on any other address anybody who reaches it may
+/// read the answers, so binding one is for the caller to decide.
+///
+/// # Errors
+/// [`Error::Listener`] when the listener does not know its address.
+pub async fn serve(
+    listener: TcpListener,
+    source: Arc<dyn AnswerSource>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), Error> {
+    let address = listener.local_addr().map_err(|source| Error::Listener { source })?;
+    let (closing, stop) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    tokio::select! {
+        () = shutdown => {}
+        () = accept_all(&listener, address, Answers::new(source), &mut connections, &stop) => {}
+    }
+    drop(listener);
+    closing.send_replace(true);
+    while connections.join_next().await.is_some() {}
+    Ok(())
+}
+
+async fn accept_all(
+    listener: &TcpListener,
+    address: SocketAddr,
+    answers: Answers,
+    connections: &mut JoinSet<()>,
+    stop: &watch::Receiver<bool>,
+) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        // The semaphore is never closed, so a place is always given in the end.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        while connections.try_join_next().is_some() {}
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%address, %error, "a connection was not accepted");
+                sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        // A wildcard listener has loopback connections too; each is judged by the address it came to.
+        let local = stream.local_addr().unwrap_or(address);
+        let service = router(answers.clone(), local);
+        let stop = stop.clone();
+        connections.spawn(async move {
+            serve_connection(stream, service, stop).await;
+            drop(place);
+        });
+    }
+}
+
+async fn serve_connection(stream: TcpStream, service: Router, mut stop: watch::Receiver<bool>) {
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(MAX_HEAD_BYTES)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+    );
+    let ended = tokio::select! {
+        ended = &mut connection => Some(ended),
+        _ = stop.wait_for(|closing| *closing) => None,
+        () = sleep(CONNECTION_LIFETIME) => None,
+    };
+    let ended = match ended {
+        Some(ended) => Ok(ended),
+        None => {
+            connection.as_mut().graceful_shutdown();
+            timeout(LAST_REPLY_TIMEOUT, connection).await
+        }
+    };
+    match ended {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
+        Err(_) => tracing::debug!("a client did not read its last reply in time"),
+    }
+}

@@ -1,0 +1,163 @@
+//! What every request must satisfy, and what every reply says, before any endpoint is asked.
+//!
+//! A web site that a user visits can make the browser send requests to this server. It cannot read the replies, unless
+//! its own name is made to resolve to our address (DNS rebinding): then the browser takes both for one site. The name
+//! still stands in the `Host` field, so a loopback listener answers only to names of the loopback.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::{Request, State};
+use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::page;
+
+/// Refuses what this server never answers and adds the protective fields to every reply.
+pub(crate) async fn guard(
+    State(local): State<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = match refusal(local, &request) {
+        Some(refusal) => refusal.into_response(),
+        None => next.run(request).await,
+    };
+    protect(response.headers_mut());
+    response
+}
+
+/// Why a request is not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    Method,
+    Body,
+    Host,
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Method => {
+                (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "GET")], "only GET is answered\n").into_response()
+            }
+            Self::Body => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                [(header::CONNECTION, "close")],
+                "requests with a body are not answered\n",
+            )
+                .into_response(),
+            Self::Host => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "this server answers to localhost and loopback addresses only; ask for http://localhost:PORT/\n",
+            )
+                .into_response(),
+        }
+    }
+}
+
+fn refusal(local: SocketAddr, request: &Request) -> Option<Refusal> {
+    if request.method() != Method::GET {
+        return Some(Refusal::Method);
+    }
+    let headers = request.headers();
+    let empty = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0");
+    if !empty || headers.contains_key(header::TRANSFER_ENCODING) {
+        return Some(Refusal::Body);
+    }
+    let rebound = local.ip().to_canonical().is_loopback() && !asks_for_loopback(request);
+    rebound.then_some(Refusal::Host)
+}
+
+/// True when the one `Host` field, and the authority of an absolute request target if there is one, name the loopback.
+fn asks_for_loopback(request: &Request) -> bool {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    let host_is_loopback =
+        host.to_str().is_ok_and(|text| text.parse().is_ok_and(|host| is_loopback_name(&host)));
+    host_is_loopback && request.uri().authority().is_none_or(is_loopback_name)
+}
+
+fn is_loopback_name(authority: &Authority) -> bool {
+    let host = authority.host();
+    let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    host.eq_ignore_ascii_case("localhost")
+        || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn protect(headers: &mut HeaderMap) {
+    let fields: [(HeaderName, HeaderValue); 6] = [
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            HeaderValue::from_static("same-origin"),
+        ),
+        (header::CONTENT_SECURITY_POLICY, policy()),
+    ];
+    headers.extend(fields);
+}
+
+/// The page's policy and, as only a field can say it, that nobody may frame the page.
+fn policy() -> HeaderValue {
+    let policy = format!("{}; frame-ancestors 'none'", page::content_security_policy());
+    HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+
+    fn check(local: SocketAddr, target: &str, hosts: &[&str], expected: Option<Refusal>) {
+        let mut request = Request::builder().uri(target);
+        for host in hosts {
+            request = request.header(header::HOST, *host);
+        }
+        let request = request.body(Body::empty()).expect("a request");
+        assert_eq!(refusal(local, &request), expected, "{target} {hosts:?} at {local}");
+    }
+
+    #[test]
+    fn a_loopback_listener_answers_to_loopback_names_only() {
+        for host in
+            ["localhost", "LOCALHOST:1", "127.0.0.1:8080", "127.9.9.9", "[::1]:8080", "[::1]"]
+        {
+            check(LOOPBACK, "/", &[host], None);
+        }
+        for host in [
+            "evil.example",
+            "evil.example:8080",
+            "127.0.0.1.evil.example",
+            "10.0.0.1",
+            "",
+            "localhost.",
+        ] {
+            check(LOOPBACK, "/", &[host], Some(Refusal::Host));
+        }
+        check(LOOPBACK, "/", &[], Some(Refusal::Host));
+        check(LOOPBACK, "/", &["localhost", "evil.example"], Some(Refusal::Host));
+        check(LOOPBACK, "http://evil.example/", &["localhost"], Some(Refusal::Host));
+        let mapped = "[::ffff:127.0.0.1]:80".parse().expect("an address");
+        check(mapped, "/", &["evil.example"], Some(Refusal::Host));
+    }
+
+    #[test]
+    fn a_listener_for_others_answers_to_any_name() {
+        let open = "192.0.2.1:80".parse().expect("an address");
+        check(open, "/", &["trace.example"], None);
+    }
+
+    #[test]
+    fn the_policy_is_a_legal_field() {
+        assert!(policy().to_str().expect("text").contains("frame-ancestors 'none'"));
+        assert!(policy().to_str().expect("text").contains("script-src 'sha256-"));
+    }
+}

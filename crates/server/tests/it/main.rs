@@ -1,0 +1,15 @@
+//! The server over real sockets and the page in a real browser.
+
+mod browser;
+mod client;
+mod http;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a test's own helpers: an index that is not there fails the test"
+)]
+mod page;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a test's own helpers: an index that is not there fails the test"
+)]
+mod sample;

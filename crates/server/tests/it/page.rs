@@ -1,0 +1,197 @@
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+use server::{AnswerSource, KernelHalf, Published, Snapshot, Status, page};
+
+use crate::browser::{Document, document, figure};
+use crate::client::Server;
+use crate::sample;
+
+fn assert_shows(page: &Document, answer: &Value) {
+    for phase in answer["phases"].as_array().expect("phases") {
+        let name = phase["name"].as_str().expect("a name");
+        for (key, expected) in [
+            ("spans", &phase["spans"]),
+            ("wall_ns", &phase["wall_ns"]),
+            ("running_ns", &phase["running_ns"]),
+            ("waiting_ns", &phase["waiting_ns"]),
+            ("blocked_disk_ns", &phase["blocked_ns"]["disk"]),
+            ("blocked_network_ns", &phase["blocked_ns"]["network"]),
+            ("blocked_lock_ns", &phase["blocked_ns"]["lock"]),
+            ("blocked_timer_ns", &phase["blocked_ns"]["timer"]),
+            ("blocked_other_ns", &phase["blocked_ns"]["other"]),
+            ("unknown_ns", &phase["unknown_ns"]),
+        ] {
+            assert_eq!(page.phase_figure(name, key), expected.to_string(), "{key} of {name}");
+        }
+    }
+    let tiles = page.element("<dl id=\"tiles\"", "</dl>");
+    assert_eq!(figure(tiles, "requests"), answer["requests"]["complete"].to_string());
+    assert_eq!(figure(tiles, "wall_ns"), answer["requests"]["wall_ns"].to_string());
+}
+
+/// A standalone page as a file, opened with this fragment.
+fn open_standalone(answer: &Value, fragment: &str) -> Option<Document> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("phases.html");
+    fs::write(&file, page::standalone(&answer.to_string())).expect("written");
+    document(&format!("file://{}#{fragment}", file.display()))
+}
+
+#[test]
+fn a_served_page_shows_the_figures_of_the_answer() {
+    let answer = sample::answer(250);
+    let answers = Published::new();
+    answers.set_phases(answer.to_string());
+    answers.set_status(&Status { recording: true, windows_mapped: 7, ..Status::default() });
+    let server = Server::start(Arc::new(answers));
+    let Some(page) = document(&server.url()) else { return };
+    assert_shows(&page, &answer);
+    assert_eq!(page.dom.matches("<tr data-request=").count(), 200);
+    assert!(page.element("id=\"more-requests\"", "</button>").contains("show 50 more of 50"));
+    assert!(
+        page.element("id=\"live\"", "</p>")
+            .contains("recording: 0 chunks sealed, 7 windows mapped")
+    );
+    assert!(page.dom.contains("<div id=\"notices\"></div>"), "a notice without a reason");
+}
+
+#[test]
+fn a_standalone_page_shows_the_same_and_opens_what_its_address_names() {
+    let answer = sample::answer(30);
+    let Some(page) = open_standalone(&answer, "phase=decode&unit=mean") else { return };
+    assert_shows(&page, &answer);
+    let decode =
+        answer["phases"].as_array().expect("phases").iter().find(|phase| phase["name"] == "decode");
+    let decode = decode.expect("the phase");
+    let detail = page.element("data-detail=\"decode\"", "id=\"phase-table\"");
+    for call in decode["syscalls"].as_array().expect("calls") {
+        let name = call["name"].as_str().expect("a name");
+        let row = detail.split_once(&format!("<tr data-call=\"{name}\">")).expect("a row").1;
+        for key in ["ns", "calls", "bytes", "errors"] {
+            assert_eq!(figure(row, key), call[key].to_string(), "{key} of {name}");
+        }
+        assert!(row.contains(&format!(
+            "data-file=\"{}\"",
+            call["files"][0]["name"].as_str().expect("a file")
+        )));
+    }
+    for holder in decode["waited_for"].as_array().expect("holders") {
+        let row =
+            detail.split_once(&format!("<tr data-tid=\"{}\">", holder["tid"])).expect("a row").1;
+        assert_eq!(figure(row, "ns"), holder["ns"].to_string());
+    }
+}
+
+#[test]
+fn integers_beyond_floating_point_are_shown_exactly() {
+    let mut answer = sample::answer(1);
+    let exact = 9_007_199_254_740_993_u64;
+    answer["phases"][0]["running_ns"] = exact.into();
+    answer["request_list"][0]["id"] = u64::MAX.into();
+    let name = answer["phases"][0]["name"].as_str().expect("a name").to_owned();
+    let Some(page) = open_standalone(&answer, "") else { return };
+    assert_eq!(page.phase_figure(&name, "running_ns"), exact.to_string());
+    assert!(page.dom.contains(&format!("GET /thumbnail {}", u64::MAX)));
+    let begin = answer["begin_ns"].to_string();
+    assert!(page.element("id=\"cover\"", "</p>").contains(&format!("data-ns=\"{begin}\"")));
+}
+
+#[test]
+fn a_hostile_name_stays_text() {
+    let hostile = "<img src=x onerror=document.title='owned'></script>\u{202e}";
+    let mut answer = sample::answer(3);
+    answer["host"] = hostile.into();
+    answer["files"][0]["name"] = hostile.into();
+    answer["phases"][0]["name"] = hostile.into();
+    answer["phases"][0]["syscalls"][0]["name"] = hostile.into();
+    answer["phases"][0]["syscalls"][0]["files"][0]["name"] = hostile.into();
+    answer["phases"][0]["waited_for"][0]["comm"] = hostile.into();
+    answer["request_list"][0]["name"] = hostile.into();
+    answer["request_list"][0]["process"] = hostile.into();
+    let open =
+        "phase=%3Cimg%20src%3Dx%20onerror%3Ddocument.title%3D'owned'%3E%3C%2Fscript%3E%E2%80%AE";
+    let Some(page) = open_standalone(&answer, open) else { return };
+    assert!(page.dom.contains("data-detail="), "the phase is open");
+    assert!(!page.dom.contains("<img"));
+    assert!(page.element("<title>", "</title>").contains("&lt;img"));
+    let written = "&lt;img src=x onerror=document.title='owned'&gt;&lt;/script&gt;\\u{202e}";
+    assert!(page.dom.matches(&format!("<bdi>{written}</bdi>")).count() >= 5, "{}", page.dom);
+}
+
+#[test]
+fn loss_is_told_and_only_loss() {
+    let mut answer = sample::answer(3);
+    answer["loss"]["events_discarded"] = 1234.into();
+    answer["loss"]["calls_without_begin"] = 5.into();
+    let Some(page) = open_standalone(&answer, "") else { return };
+    let warning = page.element("id=\"loss\"", "</p>");
+    assert!(warning.contains("1\u{202f}234 events discarded by the tracer"), "{warning}");
+    assert!(!warning.contains("gaps"), "{warning}");
+    assert!(page.element("id=\"open-ends\"", "</p>").contains("5 calls without a begin"));
+}
+
+#[test]
+fn an_empty_recording_says_what_is_missing_and_what_to_run() {
+    let answers = Published::new();
+    answers.set_status(&Status {
+        recording: true,
+        relay_url: Some("net://127.0.0.1:5342:5343".to_owned()),
+        kernel: KernelHalf::Missing { reason: "needs root".to_owned() },
+        ..Status::default()
+    });
+    let server = Server::start(Arc::new(answers));
+    let Some(page) = document(&server.url()) else { return };
+    assert!(
+        page.element("id=\"empty\"", "</section>")
+            .contains("lttng create app --set-url=net://127.0.0.1:5342:5343")
+    );
+    assert!(page.element("id=\"kernel-missing\"", "</p>").contains("needs root"));
+    assert!(page.dom.contains("<main id=\"answer-view\" hidden=\"\""));
+}
+
+#[test]
+fn text_that_is_no_answer_is_named_as_such() {
+    let Some(page) = open_standalone(&Value::String("no answer".to_owned()), "") else { return };
+    assert!(page.element("id=\"unreadable\"", "</p>").contains("cannot be read"));
+}
+
+/// Gives one answer to the first question and another to all later ones.
+struct Growing {
+    first: Snapshot,
+    later: Snapshot,
+    asked: AtomicBool,
+}
+
+impl AnswerSource for Growing {
+    fn phases_json(&self) -> Snapshot {
+        let asked = self.asked.swap(true, Ordering::Relaxed);
+        if asked { self.later.clone() } else { self.first.clone() }
+    }
+
+    fn syscalls_json(&self) -> Snapshot {
+        Published::new().syscalls_json()
+    }
+
+    fn status_json(&self) -> Snapshot {
+        let status = Status { recording: true, ..Status::default() };
+        Snapshot { bytes: status.to_json().into(), version: 0 }
+    }
+}
+
+#[test]
+fn a_served_page_follows_the_recording_and_keeps_what_is_open() {
+    let later = sample::answer(40);
+    let snapshot = |answer: &Value, version| Snapshot { bytes: answer.to_string().into(), version };
+    let growing = Growing {
+        first: snapshot(&sample::answer(10), 1),
+        later: snapshot(&later, 2),
+        asked: AtomicBool::new(false),
+    };
+    let server = Server::start(Arc::new(growing));
+    let Some(page) = document(&format!("{}#phase=seek", server.url())) else { return };
+    assert_shows(&page, &later);
+    assert!(page.dom.contains("data-detail=\"seek\""));
+}

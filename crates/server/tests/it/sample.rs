@@ -1,0 +1,264 @@
+//! An answer like that of a thumbnail server, made request by request so that all its sums hold.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+const BEGIN_NS: i64 = 1_795_204_862_123_456_789;
+const BLOCKED: [&str; 5] = ["disk", "network", "lock", "timer", "other"];
+/// Name, then typical nanoseconds of running, waiting, blocked on disk, network, lock, timer, other, and unknown.
+const PHASES: [(&str, [u64; 8]); 6] = [
+    ("open", [310_000, 40_000, 2_600_000, 0, 0, 0, 9_000, 0]),
+    ("seek", [900_000, 120_000, 4_100_000, 0, 0, 0, 0, 0]),
+    ("decode", [41_000_000, 9_500_000, 1_300_000, 0, 3_200_000, 0, 70_000, 0]),
+    ("encode", [12_500_000, 2_900_000, 0, 0, 450_000, 0, 0, 0]),
+    ("send", [260_000, 90_000, 0, 5_200_000, 0, 0, 0, 0]),
+    ("(between)", [70_000, 15_000, 0, 0, 0, 400_000, 0, 25_000]),
+];
+/// Phase, call, typical calls per request, nanoseconds per call, bytes per call, one call in so many fails, file.
+const CALLS: [(&str, &str, u64, u64, u64, u64, &str); 14] = [
+    ("open", "openat", 1, 38_000, 0, 0, "/srv/media/harbour.mp4"),
+    ("open", "openat", 1, 9_000, 0, 1, "/srv/thumbnails/cache/harbour.jpg"),
+    ("open", "fstat", 1, 1_400, 0, 0, "/srv/media/harbour.mp4"),
+    ("open", "read", 6, 410_000, 32_768, 0, "/srv/media/harbour.mp4"),
+    ("seek", "lseek", 4, 900, 0, 0, "/srv/media/harbour.mp4"),
+    ("seek", "read", 9, 440_000, 32_768, 0, "/srv/media/harbour.mp4"),
+    ("decode", "read", 11, 118_000, 32_768, 0, "/srv/media/harbour.mp4"),
+    ("decode", "futex", 24, 131_000, 0, 6, "(futex)"),
+    ("decode", "mmap", 3, 14_000, 0, 0, "(memory)"),
+    ("encode", "futex", 5, 90_000, 0, 9, "(futex)"),
+    ("encode", "openat", 1, 21_000, 0, 0, "/etc/thumbnailer/quality.conf"),
+    ("encode", "read", 1, 6_000, 214, 0, "/etc/thumbnailer/quality.conf"),
+    ("send", "sendto", 3, 1_750_000, 9_400, 40, "tcp 127.0.0.1:8080 <- 127.0.0.1:48212"),
+    ("(between)", "epoll_wait", 1, 400_000, 0, 0, "(epoll)"),
+];
+
+/// Numbers that look random and are the same on every run (Knuth, TAOCP 2, section 3.3.4, the multiplier of MMIX).
+struct Series(u64);
+
+impl Series {
+    fn next(&mut self) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    /// Between half of and one and a half times `typical`, now and then four times as much.
+    fn around(&mut self, typical: u64) -> u64 {
+        let tail = if self.next().is_multiple_of(17) { 4 } else { 1 };
+        typical / 2 * tail + self.next() % typical.max(1)
+    }
+}
+
+type Count = [u64; 4];
+type Calls = BTreeMap<(&'static str, &'static str, &'static str), Count>;
+
+struct Request {
+    id: u64,
+    tid: u64,
+    begin_ns: i64,
+    phases: Vec<[u64; 8]>,
+    calls: Calls,
+}
+
+impl Request {
+    fn make(id: u64, series: &mut Series) -> Self {
+        let slow = if id % 13 == 5 { 3 } else { 1 };
+        let phases =
+            PHASES.iter().map(|(_, typical)| typical.map(|ns| series.around(ns * slow))).collect();
+        let mut calls = Calls::new();
+        for (phase, call, times, ns, bytes, failing, file) in CALLS {
+            let times = series.around(times).max(1);
+            let errors = times.checked_div(failing).unwrap_or(0);
+            calls.insert(
+                (phase, call, file),
+                [times, times * series.around(ns), times * bytes, errors],
+            );
+        }
+        let begin_ns =
+            BEGIN_NS + i64::try_from(id * 31_000_000 + series.next() % 9_000_000).expect("fits");
+        Self { id, tid: 4201 + series.next() % 4, begin_ns, phases, calls }
+    }
+
+    fn split(&self) -> [u64; 8] {
+        total(self.phases.iter().copied())
+    }
+
+    fn json(&self) -> Value {
+        let split = self.split();
+        let wall = i64::try_from(split.iter().sum::<u64>()).expect("fits");
+        let phases: Vec<Value> = PHASES
+            .iter()
+            .zip(&self.phases)
+            .map(|((name, _), split)| row(json!({"name": name, "spans": 1}), &split_json(*split)))
+            .collect();
+        let by_name = grouped(self.calls.iter().map(|((_, call, _), count)| (*call, *count)));
+        let head = json!({
+            "id": self.id, "name": "GET /thumbnail", "process": "thumbnailer", "tid": self.tid,
+            "begin_ns": self.begin_ns, "end_ns": self.begin_ns + wall,
+            "phases": phases, "syscalls": rows(&by_name),
+        });
+        row(head, &split_json(split))
+    }
+}
+
+/// An answer about this many requests; the same one on every call.
+pub(crate) fn answer(requests: u64) -> Value {
+    let mut series = Series(2026);
+    let made: Vec<Request> = (1..=requests).map(|id| Request::make(id, &mut series)).collect();
+    let phases: Vec<Value> = (0..PHASES.len()).map(|index| phase_json(index, &made)).collect();
+    let wall = made.iter().map(|request| request.split().iter().sum::<u64>()).sum::<u64>();
+    let mut list: Vec<Value> = made.iter().map(Request::json).collect();
+    list.sort_by_key(|request| {
+        (Reverse(request["wall_ns"].as_u64()), request["begin_ns"].as_i64())
+    });
+    let end_ns =
+        list.iter().filter_map(|request| request["end_ns"].as_i64()).max().unwrap_or(BEGIN_NS);
+    let files = grouped(
+        made.iter()
+            .flat_map(|request| request.calls.iter().map(|((_, _, file), count)| (*file, *count))),
+    );
+    json!({
+        "format": "throughline-phases/1", "host": "vm", "begin_ns": BEGIN_NS, "end_ns": end_ns + 1_234_567,
+        "requests": {"complete": requests, "partial": 0, "wall_ns": wall, "listed": requests, "unlisted": 0},
+        "phases": by_wall(phases), "request_list": list, "files": rows(&files),
+        "loss": {"events_discarded": 0, "packets_lost": 0, "gaps": 0, "unmatched_span_ends": 0, "calls_without_begin": 0},
+    })
+}
+
+fn phase_json(index: usize, requests: &[Request]) -> Value {
+    let name = PHASES[index].0;
+    let split = total(requests.iter().map(|request| request.phases[index]));
+    let of_phase = |request: &'_ Request| {
+        request
+            .calls
+            .iter()
+            .filter(|((phase, ..), _)| *phase == name)
+            .map(|(key, count)| (*key, *count))
+            .collect::<Vec<_>>()
+    };
+    let calls: Vec<_> = requests.iter().flat_map(of_phase).collect();
+    let mut syscalls = rows(&grouped(calls.iter().map(|((_, call, _), count)| (*call, *count))));
+    for syscall in &mut syscalls {
+        let own = calls.iter().filter(|((_, call, _), _)| syscall["name"] == *call);
+        syscall["files"] = rows(&grouped(own.map(|((_, _, file), count)| (*file, *count)))).into();
+    }
+    let waiting = split[1];
+    let holders = [
+        ("thumbnailer", 4202, waiting / 2),
+        ("thumbnailer", 4204, waiting / 4),
+        ("kworker/1:2", 77, waiting / 9),
+    ];
+    let waited_for: Vec<Value> =
+        holders.iter().map(|(comm, tid, ns)| json!({"comm": comm, "tid": tid, "ns": ns})).collect();
+    let head = json!({"name": name, "spans": requests.len(), "waited_for": waited_for, "syscalls": syscalls});
+    row(head, &split_json(split))
+}
+
+fn by_wall(mut phases: Vec<Value>) -> Vec<Value> {
+    phases.sort_by_key(|phase| Reverse(phase["wall_ns"].as_u64()));
+    phases
+}
+
+fn total(splits: impl Iterator<Item = [u64; 8]>) -> [u64; 8] {
+    splits.fold([0; 8], |sum, split| std::array::from_fn(|part| sum[part] + split[part]))
+}
+
+fn split_json(split: [u64; 8]) -> Value {
+    let [running, waiting, disk, network, lock, timer, other, unknown] = split;
+    json!({
+        "wall_ns": split.iter().sum::<u64>(), "running_ns": running, "waiting_ns": waiting,
+        "blocked_ns": {"disk": disk, "network": network, "lock": lock, "timer": timer, "other": other},
+        "unknown_ns": unknown,
+    })
+}
+
+fn row(head: Value, split: &Value) -> Value {
+    let fields = |value: &Value| value.as_object().expect("an object").clone();
+    Value::Object(fields(&head).into_iter().chain(fields(split)).collect::<Map<_, _>>())
+}
+
+fn grouped<'a>(counts: impl Iterator<Item = (&'a str, Count)>) -> BTreeMap<&'a str, Count> {
+    let mut groups = BTreeMap::new();
+    for (name, count) in counts {
+        let group: &mut Count = groups.entry(name).or_default();
+        *group = std::array::from_fn(|part| group[part] + count[part]);
+    }
+    groups
+}
+
+fn rows(groups: &BTreeMap<&str, Count>) -> Vec<Value> {
+    let mut rows: Vec<_> = groups.iter().collect();
+    rows.sort_by_key(|(name, [_, ns, ..])| (Reverse(*ns), **name));
+    let json = |(name, [calls, ns, bytes, errors]): (&&str, &Count)| json!({"name": name, "calls": calls, "ns": ns, "bytes": bytes, "errors": errors});
+    rows.into_iter().map(json).collect()
+}
+
+/// The sums that every answer keeps, of the whole answer and of each part in it.
+pub(crate) fn assert_sums(answer: &Value) {
+    let phases = list(answer, "phases");
+    let requests = list(answer, "request_list");
+    for split in phases
+        .iter()
+        .chain(requests)
+        .chain(requests.iter().flat_map(|request| list(request, "phases")))
+    {
+        let blocked: u64 = BLOCKED.iter().map(|cause| number(&split["blocked_ns"], cause)).sum();
+        let parts = number(split, "running_ns")
+            + number(split, "waiting_ns")
+            + blocked
+            + number(split, "unknown_ns");
+        assert_eq!(parts, number(split, "wall_ns"), "parts of {}", split["name"]);
+    }
+    let sum = |rows: &[Value], key| rows.iter().map(|row| number(row, key)).sum::<u64>();
+    for key in ["wall_ns", "running_ns", "waiting_ns", "unknown_ns"] {
+        for request in requests {
+            assert_eq!(
+                sum(list(request, "phases"), key),
+                number(request, key),
+                "{key} of request {}",
+                request["id"]
+            );
+        }
+        assert_eq!(sum(phases, key), sum(requests, key), "{key} of all");
+    }
+    assert_eq!(sum(phases, "wall_ns"), number(&answer["requests"], "wall_ns"));
+    for key in ["calls", "ns", "bytes", "errors"] {
+        let syscalls = || phases.iter().flat_map(|phase| list(phase, "syscalls"));
+        for syscall in syscalls() {
+            assert_eq!(
+                sum(list(syscall, "files"), key),
+                number(syscall, key),
+                "{key} of {}",
+                syscall["name"]
+            );
+        }
+        let all: u64 = syscalls().map(|syscall| number(syscall, key)).sum();
+        assert_eq!(sum(list(answer, "files"), key), all, "{key} of files");
+        let by_request: u64 =
+            requests.iter().map(|request| sum(list(request, "syscalls"), key)).sum();
+        assert_eq!(by_request, all, "{key} of requests");
+    }
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().unwrap_or_else(|| panic!("no list {key} in {value}"))
+}
+
+fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or_else(|| panic!("no count {key} in {value}"))
+}
+
+/// `tests/data/phases.json` is for those who work on the page: open it with `server::page::standalone`.
+#[test]
+fn the_sample_file_is_current_and_its_sums_hold() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/phases.json");
+    let current = format!("{:#}\n", answer(12));
+    if std::env::var_os("UPDATE_SAMPLES").is_some() {
+        std::fs::write(path, &current).expect("written");
+    }
+    let file = std::fs::read_to_string(path).expect("the sample");
+    assert!(file == current, "run this test with UPDATE_SAMPLES=1");
+    assert_sums(&serde_json::from_str(&file).expect("JSON"));
+}

@@ -39,7 +39,7 @@ pub enum Finding {
 #[non_exhaustive]
 pub enum Cause {
     /// The bytes contradict the metadata.
-    Damaged(DecodeError),
+    Damaged(Box<DecodeError>),
     /// The file cannot be read.
     Io(io::Error),
     /// A packet is longer than what this reader takes memory for.

@@ -129,7 +129,7 @@ impl<'r> Lane<'r> {
             findings.push(Finding::Packet {
                 path: file.file.path.clone(),
                 offset_bytes: self.packet_offset,
-                cause: Cause::Damaged(error),
+                cause: Cause::Damaged(Box::new(error)),
             });
         }
     }
@@ -223,7 +223,7 @@ impl<'r> Lane<'r> {
             }
             _ => EventReader::open(file.class.clone(), bytes),
         }
-        .map_err(Cause::Damaged)
+        .map_err(|error| Cause::Damaged(Box::new(error)))
     }
 
     /// Takes up the packet that was opened. `None` when it is the range's first packet too many.

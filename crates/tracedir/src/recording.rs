@@ -199,7 +199,12 @@ impl Builder {
         for file in folder.stream_files.into_iter().filter(|file| file.len > 0) {
             match PacketFile::open(file, class) {
                 Ok(file) => self.streams.entry(file.key(&key.1)).or_default().push(file),
-                Err(finding) => self.findings.push(finding),
+                Err((file, cause)) => self.findings.push(Finding::Rest {
+                    path: file.path,
+                    offset_bytes: 0,
+                    lost_bytes: file.len,
+                    cause,
+                }),
             }
         }
         let trace = self

@@ -10,7 +10,7 @@ use ctf::{ClockClass, StreamClass, TraceClass, Uuid};
 use model::Timestamp;
 
 use crate::discover::StreamFile;
-use crate::finding::{Cause, Finding};
+use crate::finding::Cause;
 use crate::window::{Handles, Window};
 
 /// Longest index file that is read: entries of 72 bytes for some four million packets.
@@ -138,27 +138,25 @@ pub(crate) struct PacketFile {
 
 impl PacketFile {
     /// Reads the first packet header; when that one is damaged and there is an index, the first readable one.
-    pub(crate) fn open(file: StreamFile, class: &Arc<TraceClass>) -> Result<Self, Finding> {
+    pub(crate) fn open(
+        file: StreamFile,
+        class: &Arc<TraceClass>,
+    ) -> Result<Self, (StreamFile, Cause)> {
         let mut window = Window::new(Handles::Keep);
-        let (first, info) = match read_head(&mut window, &file, class, 0) {
-            Ok(info) => (0, info),
+        let info = match read_head(&mut window, &file, class, 0) {
+            Ok(info) => info,
             Err(cause) => {
-                let offsets = index_of(&file).into_iter().flat_map(|index| index.entries);
-                let readable = offsets.skip(1).find_map(|entry| {
-                    let info = read_head(&mut window, &file, class, entry.offset_bytes).ok()?;
-                    Some((entry.offset_bytes, info))
-                });
-                readable.ok_or_else(|| Finding::Rest {
-                    path: file.path.clone(),
-                    offset_bytes: 0,
-                    lost_bytes: file.len,
-                    cause,
-                })?
+                let entries = index_of(&file).into_iter().flat_map(|index| index.entries);
+                let mut offsets = entries.skip(1).map(|entry| entry.offset_bytes);
+                match offsets.find_map(|at| read_head(&mut window, &file, class, at).ok()) {
+                    Some(info) => info,
+                    None => return Err((file, cause)),
+                }
             }
         };
         let (stream_class_id, instance_id) = (info.stream_class_id, info.stream_instance_id);
         // A first packet that cannot be read is met and reported again when the file is.
-        let first = Head { offset: 0, ..Head::of(&info, first) };
+        let first = Head::of(&info, 0);
         Ok(Self { file, class: Arc::clone(class), first, stream_class_id, instance_id })
     }
 
@@ -244,7 +242,9 @@ fn read_head(
     let mut least = FIRST_LOOK;
     loop {
         let bytes = window.get(&file.path, offset, least).map_err(Cause::Io)?;
-        match decode_packet_header(class, bytes.as_ref()).map_err(Cause::Damaged)? {
+        match decode_packet_header(class, bytes.as_ref())
+            .map_err(|error| Cause::Damaged(Box::new(error)))?
+        {
             Outcome::Ready(info) => return Ok(info),
             Outcome::NeedMore { at_least_bytes } if bytes.len() >= least => {
                 least = at_least_bytes.max(least + 1);

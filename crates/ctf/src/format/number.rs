@@ -73,7 +73,8 @@ fn finite(out: &mut Vec<u8>, value: f64) {
         .and_then(|half| half.parse().ok())
         .unwrap_or(0);
     let mut significant = [b'0'; 6];
-    for (place, digit) in significant.iter_mut().zip(mantissa.iter().filter(|byte| **byte != b'.')) {
+    for (place, digit) in significant.iter_mut().zip(mantissa.iter().filter(|byte| **byte != b'.'))
+    {
         *place = *digit;
     }
     let zeros = significant.iter().rev().take_while(|digit| **digit == b'0').count();

@@ -209,7 +209,12 @@ impl TextWriter {
     }
 
     /// A scope's root structure, whose members `visit` shows.
-    fn structure(&mut self, hidden: Hidden, visit: impl FnOnce(&mut Fields<'_>), out: &mut Vec<u8>) {
+    fn structure(
+        &mut self,
+        hidden: Hidden,
+        visit: impl FnOnce(&mut Fields<'_>),
+        out: &mut Vec<u8>,
+    ) {
         self.levels.clear();
         self.levels.push(Level { shape: Shape::Structure, count: 0 });
         out.push(b'{');
@@ -521,7 +526,10 @@ mod tests {
         };
         assert_eq!(shown(1_795_193_047_736_468_450), "[22:14:07.736468450] (+?.?????????) ");
         assert_eq!(shown(1_795_193_048_736_468_451), "[22:14:08.736468451] (+1.000000001) ");
-        assert_eq!(shown(1_795_193_048_736_468_450), "[22:14:08.736468450] (+18446744073.709551615) ");
+        assert_eq!(
+            shown(1_795_193_048_736_468_450),
+            "[22:14:08.736468450] (+18446744073.709551615) "
+        );
         assert!(shown(-1).starts_with("[-0.000000001] "));
     }
 }

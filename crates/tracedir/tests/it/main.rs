@@ -1,5 +1,11 @@
 //! Recordings on disk, read whole: real traces against the reference reader's figures, and damaged ones.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a helper that fails is a failure of the test that calls it"
+)]
+
 mod chunks;
 mod damage;
 mod discovery;

@@ -20,6 +20,15 @@ const SORTS = [
   { key: "blocked_ns", label: "blocked", of: (request) => Object.values(request.blocked_ns).reduce((all, ns) => all + num(ns), 0) },
   ...STATES.map(({ key, label, of }) => ({ key, label, of: (request) => num(of(request)) })),
 ];
+// Losses by the answer's names: events that are missing, and events that are there but have no place in the figures.
+const LOST = {
+  events_discarded: "discarded by the tracer", packets_lost: "missing packets", gaps: "missing stretches of time",
+  backward_times: "events with a time before their stream's last",
+};
+const LOOSE = {
+  unmatched_span_ends: "ends of spans without a begin", abandoned_phases: "phases without an end", phases_outside_requests: "phases outside of requests",
+  calls_without_begin: "calls begun before the recording", without_thread: "calls and spans of an unknown thread",
+};
 const BETWEEN = "(between)"; // the row of the answer for request time in no phase
 const PAGE_OF_REQUESTS = 200;
 const PAGE_OF_FILES = 25;
@@ -61,7 +70,7 @@ function draw() {
   const focused = document.activeElement?.dataset?.focus;
   drawHead();
   drawNotices();
-  const empty = num(answer.requests.complete) + num(answer.requests.partial) === 0;
+  const empty = num(answer.requests.complete) === 0;
   find("empty").hidden = !empty;
   find("answer-view").hidden = empty;
   if (empty) drawEmpty();
@@ -90,26 +99,25 @@ function drawHead() {
 }
 
 function drawNotices() {
-  const { loss } = answer;
-  const counted = (labels) => labels.filter(([, count]) => num(count) > 0).map(([label, count]) => `${countText(count)} ${label}`).join(", ");
-  const lost = counted([
-    ["events discarded by the tracer", loss.events_discarded], ["packets lost", loss.packets_lost], ["gaps between chunks", loss.gaps],
-  ]);
-  const open = counted([
-    ["ends of spans without a begin", loss.unmatched_span_ends], ["calls without a begin", loss.calls_without_begin],
-  ]);
+  const counted = (labels) => Object.entries(labels).filter(([key]) => num(answer.loss[key]) > 0)
+    .map(([key, label]) => `${label}: ${countText(answer.loss[key])}`).join(", ");
+  const lost = counted(LOST);
+  const loose = counted(LOOSE);
   const notices = [];
   const notice = (kind, id, strong, text) => notices.push(el("p", { class: `notice ${kind}`, id }, el("strong", {}, strong), ` ${text}`));
   if (lost) notice("warn", "loss", "Events were lost:", `${lost}. Times and counts below are of what was recorded.`);
   if (status?.kernel?.state === "missing") {
     notice("warn", "kernel-missing", "The kernel is not traced:", `${nameText(status.kernel.reason)}. States of threads are unknown and no system calls are seen.`);
   }
+  if (status?.kernel?.state === "not_started" && status.sessions.length) {
+    notice("note", "kernel-not-started", "The kernel is not traced yet:", `throughline capture kernel --to ${relayUrl()}`);
+  }
   if (status?.missing?.length) {
     const named = status.missing.slice(0, 5).map((chunk) => `${nameText(chunk.name)} (${nameText(chunk.reason)})`).join("; ");
     const more = status.missing.length > 5 ? `; and ${status.missing.length - 5} more` : "";
     notice("warn", "chunks-missing", `${status.missing.length} missing chunk${status.missing.length > 1 ? "s" : ""}:`, `${named}${more}`);
   }
-  if (open) notice("note", "open-ends", "Begun before the recording:", `${open}.`);
+  if (loose) notice("note", "loose-ends", "Left out of the figures:", `${loose}.`);
   find("notices").replaceChildren(...notices);
 }
 
@@ -338,7 +346,7 @@ function drawFiles() {
   find("file-count").textContent = `${countText(answer.files.length)} by time in calls`;
   find("file-table").tBodies[0].replaceChildren(...shown.map((file) => {
     const name = fileName(file);
-    const meter = el("span", { class: "meter" });
+    const meter = el("span", { class: "meter", hidden: 200 * num(file.ns) < longest });
     meter.style.width = `${(100 * num(file.ns)) / longest}%`;
     name.append(meter);
     return el("tr", { "data-file": file.name }, name, ...figureCells(file));
@@ -355,20 +363,26 @@ function drawEmpty() {
   find("empty").replaceChildren(el("h2", {}, what), el("p", {}, why), el("pre", {}, el("code", {}, command)));
 }
 
+const relayUrl = () => status?.relay_url ?? "net://127.0.0.1";
+
 function missingStep() {
+  const partial = num(answer.requests.partial);
+  if (partial) {
+    return [`${countText(partial)} request${partial > 1 ? "s" : ""}, none seen whole`, "The begin or the end of each lies outside of the recording, or was lost. Record for longer than one request takes:",
+      "lttng enable-rotation --timer 2s"];
+  }
   if (!status) {
-    return ["No request in this trace", "The chunks hold no begin and end events of requests. Record the application's events too, then ask again:",
+    return ["No request in this trace", "It holds no pair of events X_begin and X_end of one thread. Record the application's events too, then ask again:",
       "throughline analyze phases DIR… --format html"];
   }
-  const url = status.relay_url ?? "net://127.0.0.1";
   if (!status.sessions.length) {
     return ["Waiting for a trace", "No tracer has connected yet. Start a recording session that sends here:",
-      `lttng create app --set-url=${url}\nlttng enable-event --userspace --all\nlttng enable-rotation --timer 2s\nlttng start`];
+      `lttng create app --set-url=${relayUrl()}\nlttng enable-event --userspace --all\nlttng enable-rotation --timer 2s\nlttng start`];
   }
   if (!num(status.chunks_sealed)) {
     return ["Waiting for the first sealed chunk", "A tracer is connected; its events are read chunk by chunk, when it rotates:", "lttng enable-rotation --timer 2s"];
   }
-  return ["No request seen yet", "Chunks arrive, but no event in them begins a request. Enable the application's tracepoints and send it a request:",
+  return ["No request seen yet", "Chunks arrive, but no thread in them has a pair of events X_begin and X_end. Enable the application's tracepoints and send it a request:",
     "lttng enable-event --userspace --all"];
 }
 
@@ -483,7 +497,9 @@ async function poll() {
   let wait = POLL_MS;
   try {
     // Drawing anew would drop the reader's selected text.
-    if (getSelection().isCollapsed) {
+    if (!getSelection().isCollapsed) {
+      find("live").textContent = "paused while text is selected";
+    } else {
       const [nextStatus, nextAnswer] = await Promise.all([fetchChanged("api/v1/status"), fetchChanged("api/v1/phases")]);
       if (nextStatus) status = nextStatus;
       if (nextAnswer) accept(nextAnswer);
@@ -493,6 +509,7 @@ async function poll() {
     }
   } catch (error) {
     console.warn(error);
+    tags.clear(); // one document may have come and the other not: ask for both again
     drawLive(false);
   }
   // At most a quarter of the time goes into reading and drawing, however large the answer is.

@@ -128,9 +128,11 @@ fn loss_is_told_and_only_loss() {
     answer["loss"]["calls_without_begin"] = 5.into();
     let Some(page) = open_standalone(&answer, "") else { return };
     let warning = page.element("id=\"loss\"", "</p>");
-    assert!(warning.contains("1\u{202f}234 events discarded by the tracer"), "{warning}");
-    assert!(!warning.contains("gaps"), "{warning}");
-    assert!(page.element("id=\"open-ends\"", "</p>").contains("5 calls without a begin"));
+    assert!(warning.contains("discarded by the tracer: 1\u{202f}234"), "{warning}");
+    assert!(!warning.contains("missing"), "{warning}");
+    assert!(
+        page.element("id=\"loose-ends\"", "</p>").contains("calls begun before the recording: 5")
+    );
 }
 
 #[test]
@@ -150,6 +152,16 @@ fn an_empty_recording_says_what_is_missing_and_what_to_run() {
     );
     assert!(page.element("id=\"kernel-missing\"", "</p>").contains("needs root"));
     assert!(page.dom.contains("<main id=\"answer-view\" hidden=\"\""));
+}
+
+#[test]
+fn requests_seen_only_in_part_are_told_apart_from_none() {
+    let mut answer = sample::answer(0);
+    let Some(page) = open_standalone(&answer, "") else { return };
+    assert!(page.element("id=\"empty\"", "</section>").contains("No request in this trace"));
+    answer["requests"]["partial"] = 2.into();
+    let page = open_standalone(&answer, "").expect("the browser is there");
+    assert!(page.element("id=\"empty\"", "</section>").contains("2 requests, none seen whole"));
 }
 
 #[test]

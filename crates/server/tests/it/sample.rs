@@ -123,7 +123,10 @@ pub(crate) fn answer(requests: u64) -> Value {
         "format": "throughline-phases/1", "host": "vm", "begin_ns": BEGIN_NS, "end_ns": end_ns + 1_234_567,
         "requests": {"complete": requests, "partial": 0, "wall_ns": wall, "listed": requests, "unlisted": 0},
         "phases": by_wall(phases), "request_list": list, "files": rows(&files),
-        "loss": {"events_discarded": 0, "packets_lost": 0, "gaps": 0, "unmatched_span_ends": 0, "calls_without_begin": 0},
+        "loss": {
+            "events_discarded": 0, "packets_lost": 0, "gaps": 0, "unmatched_span_ends": 0, "abandoned_phases": 0,
+            "phases_outside_requests": 0, "calls_without_begin": 0, "without_thread": 0, "backward_times": 0,
+        },
     })
 }
 

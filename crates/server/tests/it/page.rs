@@ -34,10 +34,29 @@ fn assert_shows(page: &Document, answer: &Value) {
 
 /// A standalone page as a file, opened with this fragment.
 fn open_standalone(answer: &Value, fragment: &str) -> Option<Document> {
+    open_file(&page::standalone(&answer.to_string()), fragment)
+}
+
+fn open_file(page: &str, fragment: &str) -> Option<Document> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("phases.html");
-    fs::write(&file, page::standalone(&answer.to_string())).expect("written");
+    fs::write(&file, page).expect("written");
     document(&format!("file://{}#{fragment}", file.display()))
+}
+
+/// A standalone page after this script has acted as its reader. The page's own policy would not run it, so it is lifted.
+fn open_and_act(answer: &Value, script: &str) -> Option<Document> {
+    let page = page::standalone(&answer.to_string());
+    let lifted = page.replacen(page::content_security_policy(), "", 1);
+    assert_ne!(page, lifted);
+    open_file(
+        &lifted.replacen(
+            "</body>",
+            &format!("<script type=\"module\">{script}</script></body>"),
+            1,
+        ),
+        "",
+    )
 }
 
 #[test]
@@ -152,6 +171,67 @@ fn an_empty_recording_says_what_is_missing_and_what_to_run() {
     );
     assert!(page.element("id=\"kernel-missing\"", "</p>").contains("needs root"));
     assert!(page.dom.contains("<main id=\"answer-view\" hidden=\"\""));
+}
+
+#[test]
+fn clicks_open_and_close_and_change_the_unit() {
+    let answer = sample::answer(5);
+    let script = r#"
+        const click = (selector) => document.querySelector(selector).click();
+        click('#phase-bars [data-phase="decode"] button');
+        click('#phase-bars [data-phase="send"] button');
+        click('#phase-bars [data-phase="send"] button');
+        click('#request-table [data-id="3"] button');
+        click('#unit input[value="share"]');
+        click('#request-direction');
+    "#;
+    let Some(page) = open_and_act(&answer, script) else { return };
+    assert!(page.dom.contains("data-detail=\"decode\""));
+    assert!(!page.dom.contains("data-detail=\"send\""));
+    let request = answer["request_list"]
+        .as_array()
+        .expect("requests")
+        .iter()
+        .find(|request| request["id"] == 3);
+    let request = request.expect("the request");
+    let detail = page.element("class=\"detail-row\"", "System calls");
+    for phase in request["phases"].as_array().expect("phases") {
+        assert!(
+            detail.contains(&format!("data-ns=\"{}\"", phase["wall_ns"])),
+            "{} of {detail}",
+            phase["name"]
+        );
+    }
+    assert!(page.element("<tr class=\"whole\"", "</tr>").contains(">100.0 %<"));
+    assert_shows(&page, &answer);
+    let walls = page
+        .element("id=\"request-table\"", "id=\"more-requests\"")
+        .split("<tr data-request=")
+        .skip(1);
+    let walls: Vec<u64> =
+        walls.map(|row| figure(row, "wall_ns").parse().expect("a number")).collect();
+    assert!(walls.len() == 5 && walls.is_sorted(), "{walls:?}");
+}
+
+#[test]
+fn a_filter_keeps_the_requests_that_match_all_its_words() {
+    let answer = sample::answer(60);
+    let script = r#"
+        const filter = document.getElementById("request-filter");
+        filter.value = "THUMB 4202";
+        filter.dispatchEvent(new Event("input"));
+    "#;
+    let Some(page) = open_and_act(&answer, script) else { return };
+    let matching = answer["request_list"]
+        .as_array()
+        .expect("requests")
+        .iter()
+        .filter(|request| request["tid"] == 4202);
+    let matching = matching.count();
+    assert!(matching > 0);
+    assert_eq!(page.dom.matches("<tr data-request=\"4202-").count(), matching);
+    assert_eq!(page.dom.matches("<tr data-request=").count(), matching);
+    assert!(page.element("id=\"request-count\"", "</p>").contains(&format!("{matching} of 60")));
 }
 
 #[test]

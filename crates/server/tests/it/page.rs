@@ -174,6 +174,24 @@ fn an_empty_recording_says_what_is_missing_and_what_to_run() {
 }
 
 #[test]
+fn no_kind_of_loss_is_kept_from_the_reader() {
+    let mut answer = sample::answer(2);
+    let loss = answer["loss"].as_object_mut().expect("kinds of loss");
+    for (count, (_, value)) in (7001..).zip(loss.iter_mut()) {
+        *value = count.into();
+    }
+    let kinds = loss.len();
+    let Some(page) = open_standalone(&answer, "") else { return };
+    let notices = page.element("id=\"notices\"", "<main");
+    for count in 1..=kinds {
+        assert!(
+            notices.contains(&format!(": 7\u{202f}{count:03}")),
+            "{count} of {kinds} in {notices}"
+        );
+    }
+}
+
+#[test]
 fn clicks_open_and_close_and_change_the_unit() {
     let answer = sample::answer(5);
     let script = r#"

@@ -265,3 +265,28 @@ fn the_sample_file_is_current_and_its_sums_hold() {
     assert!(file == current, "run this test with UPDATE_SAMPLES=1");
     assert_sums(&serde_json::from_str(&file).expect("JSON"));
 }
+
+#[test]
+fn the_sample_has_the_shape_of_an_answer() {
+    let sample = answer(3);
+    let answer: stitch::answer::Phases = serde_json::from_value(sample.clone()).expect("the shape");
+    assert_eq!(serde_json::to_value(answer).expect("JSON"), sample);
+}
+
+#[test]
+fn the_answers_about_nothing_have_the_shape_of_answers() {
+    use server::AnswerSource as _;
+    let nothing = server::Published::new();
+    let phases = nothing.phases_json().bytes;
+    let typed: stitch::answer::Phases = serde_json::from_slice(&phases).expect("the shape");
+    assert_eq!(
+        serde_json::to_value(typed).expect("JSON"),
+        serde_json::from_slice::<Value>(&phases).expect("JSON")
+    );
+    let syscalls = nothing.syscalls_json().bytes;
+    let typed: stitch::answer::Syscalls = serde_json::from_slice(&syscalls).expect("the shape");
+    assert_eq!(
+        serde_json::to_value(typed).expect("JSON"),
+        serde_json::from_slice::<Value>(&syscalls).expect("JSON")
+    );
+}

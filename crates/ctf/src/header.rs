@@ -55,8 +55,9 @@ pub(crate) struct Header {
 }
 
 impl HeaderPlan {
-    pub(crate) fn new(layout: Option<&Layout>, walk_all: bool) -> Self {
-        let Some(layout) = layout.filter(|_| !walk_all) else { return Self::Walk };
+    /// `None` and layouts that must be walked have no short cut.
+    pub(crate) fn new(layout: Option<&Layout>) -> Self {
+        let Some(layout) = layout.filter(|layout| !layout.is_walked()) else { return Self::Walk };
         if let Some(run) = Run::of(layout, 0) {
             return Self::Flat(Box::new(FlatPlan(run)));
         }

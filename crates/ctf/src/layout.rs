@@ -176,6 +176,11 @@ impl Layout {
         Self { nodes, align, segments }
     }
 
+    /// Whether every field must be looked at.
+    pub(crate) fn is_walked(&self) -> bool {
+        matches!(self.segments.first().map(|segment| segment.then), Some(Then::Walk(0)))
+    }
+
     pub(crate) fn node(&self, index: u32) -> Option<&Node> {
         self.nodes.get(usize::try_from(index).ok()?)
     }

@@ -12,8 +12,12 @@
 //!
 //! Source: CTF 1.8.3, section 7.1. Statements may be cut by packets anywhere.
 
+mod fields;
 mod lexer;
-mod tsdl;
+mod lower;
+mod parser;
+mod scope;
+mod types;
 
 use std::borrow::Cow;
 
@@ -21,6 +25,7 @@ use crate::bits;
 use crate::class::{ByteOrder, TraceClass};
 use crate::clock::Uuid;
 use crate::error::{Error, MetadataPacketProblem, TextProblem};
+use parser::Parser;
 
 const MAGIC: u32 = 0x75D1_1D57;
 const HEADER_BYTES: usize = 37;
@@ -28,25 +33,25 @@ const HEADER_BYTES: usize = 37;
 const RECORD_SEPARATOR: u8 = 0x1E;
 
 pub(crate) fn parse(metadata: &[u8]) -> Result<TraceClass, Error> {
-    let (text, byte_order) = text_of(metadata)?;
-    tsdl::parse(&text, byte_order)
-        .map_err(|(offset_bytes, problem)| text_error(&text, offset_bytes, problem))
+    let text = text_of(metadata)?;
+    let parsed = Parser::new(&text).and_then(Parser::document).and_then(lower::trace_class);
+    parsed.map_err(|(offset_bytes, problem)| text_error(&text, offset_bytes, problem))
 }
 
-/// The TSDL text, and the byte order of the packets it came in.
-fn text_of(metadata: &[u8]) -> Result<(Cow<'_, [u8]>, Option<ByteOrder>), Error> {
+/// The TSDL text, without the packets it came in.
+fn text_of(metadata: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
     let magic = |order| bits::read_uint(metadata, 0, 32, order);
     let order = [ByteOrder::Little, ByteOrder::Big]
         .into_iter()
         .find(|order| magic(*order) == Some(MAGIC.into()));
     if let Some(order) = order {
-        return Ok((Cow::Owned(unpack(metadata, order)?), Some(order)));
+        return unpack(metadata, order).map(Cow::Owned);
     }
     if metadata.first() == Some(&RECORD_SEPARATOR) {
         return Err(Error::Ctf2);
     }
     if is_signed_text(metadata) {
-        return Ok((Cow::Borrowed(metadata), None));
+        return Ok(Cow::Borrowed(metadata));
     }
     Err(Error::NotMetadata { found: metadata.iter().take(8).copied().collect() })
 }

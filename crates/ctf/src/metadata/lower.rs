@@ -1,0 +1,413 @@
+//! From the document to the trace class: ids, roles, clocks, compiled layouts.
+
+use std::collections::HashSet;
+
+use super::lexer::Problem;
+use super::parser::{Document, EventBlock, StreamBlock, shorten};
+use super::scope::{Draft, Earlier, LOCAL, MAX_NODES, Shared, Writer};
+use crate::class::{EventIds, EventRecordClass, StreamClass, TraceClass};
+use crate::clock::ClockClass;
+use crate::error::TextProblem;
+use crate::header::HeaderPlan;
+use crate::layout::{Integer, Kind, Layout, Length, Node, Register, Role};
+use crate::value::Scope;
+
+type Result<T> = std::result::Result<T, Problem>;
+
+/// The name of the clock that exists when none is declared and event records have times all the same.
+const IMPLICIT_CLOCK: &str = "default";
+
+pub(crate) fn trace_class(document: Document) -> Result<TraceClass> {
+    let Document { types, trace, environment, mut clocks, mut streams, events } = document;
+    let trace = trace.ok_or((0, TextProblem::Missing("the trace block")))?;
+    let byte_order = trace.byte_order.ok_or((0, TextProblem::Missing("the trace's byte_order")))?;
+    if streams.is_empty() && events.iter().any(|event| event.stream_id.is_none()) {
+        streams.push(StreamBlock { id: Some(0), ..StreamBlock::default() });
+    }
+    let stream_ids = stream_ids(&streams)?;
+
+    let mut shared = Shared {
+        types: &types,
+        native: byte_order,
+        environment: &environment,
+        nodes_left: MAX_NODES,
+        registers: 0,
+        local_registers: 0,
+        most_local_registers: 0,
+    };
+    let mut header = Writer::draft(&mut shared, Scope::PacketHeader, trace.packet_header, Vec::new())?;
+    if let Some(draft) = &mut header {
+        packet_header_roles(draft, trace.packet_header.map_or(0, |root| root.at), streams.len())?;
+    }
+    let mut drafts = Vec::with_capacity(streams.len());
+    for (block, id) in streams.iter().zip(stream_ids) {
+        drafts.push(StreamDraft::new(&mut shared, block, id, &mut header, &mut clocks)?);
+    }
+    drafts.sort_by_key(|draft| draft.id);
+    let event_classes = event_classes(&mut shared, events, &mut header, &mut drafts)?;
+
+    let shared_registers = shared.registers;
+    let registers = shared_registers + shared.most_local_registers;
+    let compile = |draft: Option<Draft>| draft.map(|draft| compile(draft, shared_registers));
+    let mut classes = Vec::with_capacity(event_classes.len());
+    for (index, draft) in (0_u32..).zip(event_classes) {
+        let EventDraft { block, id, stream, context, payload } = draft;
+        if let Some(stream) = drafts.get_mut(stream) {
+            stream.events.push((id, index));
+        }
+        classes.push(EventRecordClass {
+            id,
+            index,
+            name: block.name,
+            stream_class_id: drafts.get(stream).map_or(0, |stream| stream.id),
+            log_level: block.log_level,
+            emf_uri: block.emf_uri,
+            context: compile(context),
+            payload: compile(payload),
+        });
+    }
+    let streams = (0_u32..).zip(drafts).map(|(index, draft)| draft.finish(index, shared_registers)).collect();
+    Ok(TraceClass {
+        uuid: trace.uuid,
+        byte_order,
+        packet_header: compile(header),
+        environment,
+        clocks,
+        streams,
+        events: classes,
+        registers,
+    })
+}
+
+/// The id of each stream block; one alone may leave it out.
+fn stream_ids(streams: &[StreamBlock]) -> Result<Vec<u64>> {
+    let mut seen = HashSet::new();
+    let id_of = |stream: &StreamBlock| {
+        let implied = (streams.len() == 1).then_some(0);
+        let id = stream.id.or(implied).ok_or((stream.at, TextProblem::Missing("the id of a stream")))?;
+        if seen.insert(id) { Ok(id) } else { Err(duplicate(stream.at, "stream id", id)) }
+    };
+    streams.iter().map(id_of).collect()
+}
+
+fn duplicate(at: usize, what: &'static str, id: u64) -> Problem {
+    (at, TextProblem::Duplicate { what, name: id.to_string() })
+}
+
+struct StreamDraft {
+    id: u64,
+    clock: Option<usize>,
+    packet_context: Option<Draft>,
+    event_header: Option<Draft>,
+    event_context: Option<Draft>,
+    events: Vec<(u64, u32)>,
+}
+
+impl StreamDraft {
+    fn new(
+        shared: &mut Shared<'_>,
+        block: &StreamBlock,
+        id: u64,
+        header: &mut Option<Draft>,
+        clocks: &mut Vec<ClockClass>,
+    ) -> Result<Self> {
+        let before = earlier([(Scope::PacketHeader, header.as_mut())]);
+        let mut packet_context = Writer::draft(shared, Scope::PacketContext, block.packet_context, before)?;
+        let before =
+            earlier([(Scope::PacketHeader, header.as_mut()), (Scope::PacketContext, packet_context.as_mut())]);
+        let mut event_header = Writer::draft(shared, Scope::EventHeader, block.event_header, before)?;
+        let before = earlier([
+            (Scope::PacketHeader, header.as_mut()),
+            (Scope::PacketContext, packet_context.as_mut()),
+            (Scope::EventHeader, event_header.as_mut()),
+        ]);
+        let event_context = Writer::draft(shared, Scope::EventCommonContext, block.event_context, before)?;
+        if let Some(draft) = &mut packet_context {
+            packet_context_roles(draft);
+        }
+        if let Some(draft) = &mut event_header {
+            event_header_roles(draft, block.event_header.map_or(0, |root| root.at))?;
+        }
+        let mut clock = None;
+        for draft in [&mut packet_context, &mut event_header].into_iter().flatten() {
+            take_clock(draft, clocks, &mut clock)?;
+        }
+        // Times in other scopes are ordinary numbers, but their clocks must exist.
+        for (_, path) in event_context.iter().flat_map(|draft| &draft.clocks) {
+            clock_index(path, clocks)?;
+        }
+        imply_clock(block.at, [&mut packet_context, &mut event_header], clocks, &mut clock)?;
+        Ok(Self { id, clock, packet_context, event_header, event_context, events: Vec::new() })
+    }
+
+    fn finish(self, index: u32, shared_registers: Register) -> StreamClass {
+        let header_is_referenced = self.event_header.as_ref().is_some_and(|draft| draft.referenced);
+        let compile = |draft: Option<Draft>| draft.map(|draft| compile(draft, shared_registers));
+        let event_header = compile(self.event_header);
+        let only_event_id = match &*self.events {
+            [(id, _)] => Some(*id),
+            _ => None,
+        };
+        StreamClass {
+            id: self.id,
+            index,
+            clock: self.clock,
+            packet_context: compile(self.packet_context),
+            header_plan: HeaderPlan::new(event_header.as_ref().filter(|_| !header_is_referenced)),
+            event_header,
+            event_context: compile(self.event_context),
+            event_ids: EventIds::new(&self.events),
+            only_event_id,
+        }
+    }
+}
+
+struct EventDraft {
+    block: EventBlock,
+    id: u64,
+    /// Position of its stream class.
+    stream: usize,
+    context: Option<Draft>,
+    payload: Option<Draft>,
+}
+
+fn event_classes(
+    shared: &mut Shared<'_>,
+    events: Vec<EventBlock>,
+    header: &mut Option<Draft>,
+    streams: &mut [StreamDraft],
+) -> Result<Vec<EventDraft>> {
+    let mut seen = HashSet::new();
+    let alone = events.len() == 1;
+    let mut drafts = Vec::with_capacity(events.len());
+    for block in events {
+        let stream_id = match (block.stream_id, &*streams) {
+            (Some(id), _) => id,
+            (None, [only]) => only.id,
+            _ => return Err((block.at, TextProblem::Missing("the stream_id of an event"))),
+        };
+        let unknown = || (block.at, TextProblem::Unknown { what: "stream", name: stream_id.to_string() });
+        let stream = streams.binary_search_by_key(&stream_id, |stream| stream.id).map_err(|_place| unknown())?;
+        let id = block.id.or(alone.then_some(0)).ok_or((block.at, TextProblem::Missing("the id of an event")))?;
+        if !seen.insert((stream, id)) {
+            return Err(duplicate(block.at, "event id", id));
+        }
+        shared.local_registers = 0;
+        let Some(parent) = streams.get_mut(stream) else { return Err(unknown()) };
+        let earlier = before(header, parent, None);
+        let mut context = Writer::draft(shared, Scope::EventSpecificContext, block.context, earlier)?;
+        let earlier = before(header, parent, context.as_mut());
+        let payload = Writer::draft(shared, Scope::Payload, block.payload, earlier)?;
+        drafts.push(EventDraft { block, id, stream, context, payload });
+    }
+    Ok(drafts)
+}
+
+/// The scopes before an event record class's own.
+fn before<'d>(
+    header: &'d mut Option<Draft>,
+    stream: &'d mut StreamDraft,
+    context: Option<&'d mut Draft>,
+) -> Earlier<'d> {
+    earlier([
+        (Scope::PacketHeader, header.as_mut()),
+        (Scope::PacketContext, stream.packet_context.as_mut()),
+        (Scope::EventHeader, stream.event_header.as_mut()),
+        (Scope::EventCommonContext, stream.event_context.as_mut()),
+        (Scope::EventSpecificContext, context),
+    ])
+}
+
+fn earlier<'d, const N: usize>(scopes: [(Scope, Option<&'d mut Draft>); N]) -> Earlier<'d> {
+    scopes.into_iter().filter_map(|(scope, draft)| Some((scope, draft?))).collect()
+}
+
+// Roles.
+
+/// Direct members of a scope's root structure.
+fn members(nodes: &[Node]) -> Vec<usize> {
+    let mut all = Vec::new();
+    let mut at = 1;
+    while let Some(node) = nodes.get(at) {
+        all.push(at);
+        at = usize::try_from(node.next).unwrap_or(usize::MAX);
+    }
+    all
+}
+
+fn integer(draft: &mut Draft, node: usize) -> Option<&mut Integer> {
+    match &mut draft.nodes.get_mut(node)?.kind {
+        Kind::Integer(int) => Some(int),
+        _ => None,
+    }
+}
+
+fn name_of(draft: &Draft, node: usize) -> Box<str> {
+    draft.nodes.get(node).map_or_else(Box::default, |node| node.name.clone())
+}
+
+fn packet_header_roles(draft: &mut Draft, at: usize, streams: usize) -> Result<()> {
+    let wrong = |what, expected| (at, TextProblem::Class { what, expected });
+    let mut has_stream_id = false;
+    for (position, node) in members(&draft.nodes).into_iter().enumerate() {
+        let name = name_of(draft, node);
+        let role = match &*name {
+            "magic" if position == 0 => Role::Magic,
+            "magic" => return Err(wrong("the packet header's magic", "the first member")),
+            "stream_id" => Role::StreamClassId,
+            "stream_instance_id" => Role::StreamInstanceId,
+            "uuid" => {
+                uuid_role(draft, node).ok_or_else(|| wrong("the packet header's uuid", "an array of 16 bytes"))?;
+                continue;
+            }
+            _ => continue,
+        };
+        has_stream_id |= role == Role::StreamClassId;
+        let int = integer(draft, node).filter(|int| !int.signed);
+        let int = int.ok_or_else(|| wrong("an id or magic in the packet header", "an unsigned integer"))?;
+        if role == Role::Magic && int.bits != 32 {
+            return Err(wrong("the packet header's magic", "32 bits wide"));
+        }
+        int.role = Some(role);
+    }
+    if streams > 1 && !has_stream_id {
+        return Err((at, TextProblem::Missing("the packet header's stream_id")));
+    }
+    Ok(())
+}
+
+fn uuid_role(draft: &mut Draft, node: usize) -> Option<()> {
+    match &mut draft.nodes.get_mut(node)?.kind {
+        Kind::Array(Length::Fixed(16)) => {
+            let int = integer(draft, node + 1).filter(|int| int.bits == 8 && !int.signed)?;
+            int.role = Some(Role::TraceUuid);
+            Some(())
+        }
+        _ => None,
+    }
+}
+
+fn packet_context_roles(draft: &mut Draft) {
+    for node in members(&draft.nodes) {
+        let role = match &*name_of(draft, node) {
+            "packet_size" => Role::PacketTotal,
+            "content_size" => Role::PacketContent,
+            "timestamp_begin" => Role::ClockTimestamp,
+            "timestamp_end" => Role::PacketEnd,
+            "events_discarded" => Role::DiscardedEvents,
+            "packet_seq_num" => Role::SequenceNumber,
+            "cpu_id" => Role::CpuId,
+            _ => continue,
+        };
+        if let Some(int) = integer(draft, node).filter(|int| !int.signed) {
+            int.role = Some(role);
+        }
+    }
+}
+
+/// `id` and what a variant in the header calls `id`; times are found by their clocks.
+fn event_header_roles(draft: &mut Draft, at: usize) -> Result<()> {
+    for node in 1..draft.nodes.len() {
+        if &*name_of(draft, node) != "id" {
+            continue;
+        }
+        let int = integer(draft, node).filter(|int| !int.signed);
+        let expected = "an unsigned integer";
+        let int = int.ok_or((at, TextProblem::Class { what: "an event header's id", expected }))?;
+        int.role = Some(Role::EventClassId);
+    }
+    Ok(())
+}
+
+// Clocks.
+
+fn clock_index(path: &super::types::Path, clocks: &[ClockClass]) -> Result<usize> {
+    let name = path.names.first().map_or("", |name| name);
+    let index = clocks.iter().position(|clock| clock.name == name);
+    index.ok_or_else(|| (path.at, TextProblem::Unknown { what: "clock", name: shorten(name) }))
+}
+
+/// Marks the times of a packet context or event header; all must be of one clock.
+fn take_clock(draft: &mut Draft, clocks: &[ClockClass], clock: &mut Option<usize>) -> Result<()> {
+    for (node, path) in std::mem::take(&mut draft.clocks) {
+        let index = clock_index(&path, clocks)?;
+        if *clock.get_or_insert(index) != index {
+            let what = "the clock of a stream's times";
+            return Err((path.at, TextProblem::Class { what, expected: "the same for all" }));
+        }
+        let int = usize::try_from(node).ok().and_then(|node| integer(draft, node)).filter(|int| !int.signed);
+        if let Some(int) = int {
+            int.role = int.role.or(Some(Role::ClockTimestamp));
+        }
+    }
+    Ok(())
+}
+
+/// Times that name no clock belong to the only one; when there is none, to one of 1 GHz.
+fn imply_clock(
+    at: usize,
+    drafts: [&mut Option<Draft>; 2],
+    clocks: &mut Vec<ClockClass>,
+    clock: &mut Option<usize>,
+) -> Result<()> {
+    let [context, header] = drafts;
+    let timestamp = header.as_ref().and_then(|draft| {
+        let mut members = members(&draft.nodes).into_iter();
+        members.find(|node| &*name_of(draft, *node) == "timestamp")
+    });
+    let time = timestamp.and_then(|node| integer(header.as_mut()?, node)).filter(|int| !int.signed);
+    let bounds = [Role::ClockTimestamp, Role::PacketEnd];
+    let mut context_nodes = context.iter().flat_map(|draft| &draft.nodes);
+    let has_bounds = context_nodes
+        .any(|node| matches!(&node.kind, Kind::Integer(int) if int.role.is_some_and(|role| bounds.contains(&role))));
+    let unmapped = time.filter(|int| int.role.is_none());
+    if clock.is_some() || (unmapped.is_none() && !has_bounds) {
+        return Ok(());
+    }
+    match clocks.len() {
+        0 => clocks.push(ClockClass::new(IMPLICIT_CLOCK)),
+        1 => {}
+        _ if unmapped.is_none() => return Ok(()),
+        _ => return Err((at, TextProblem::Missing("the clock of an event header's timestamp"))),
+    }
+    *clock = Some(0);
+    if let Some(int) = unmapped {
+        int.role = Some(Role::ClockTimestamp);
+    }
+    Ok(())
+}
+
+// Compiling.
+
+fn compile(mut draft: Draft, shared_registers: Register) -> Layout {
+    for node in &mut draft.nodes {
+        let register = match &mut node.kind {
+            Kind::Integer(Integer { save: Some(register), .. })
+            | Kind::Array(Length::Register(register))
+            | Kind::TextArray(Length::Register(register)) => register,
+            Kind::Variant(selector) => &mut selector.register,
+            _ => continue,
+        };
+        if *register & LOCAL != 0 {
+            *register = (*register & !LOCAL) + shared_registers;
+        }
+    }
+    let walk_all = order_may_change_inside_a_byte(&draft.nodes);
+    Layout::compile(draft.nodes, walk_all)
+}
+
+/// Whether both byte orders occur and a number may begin inside a byte.
+fn order_may_change_inside_a_byte(nodes: &[Node]) -> bool {
+    let mut orders = HashSet::new();
+    let mut is_odd = false;
+    for node in nodes {
+        let (bits, order) = match &node.kind {
+            Kind::Integer(int) => (int.bits, int.order),
+            Kind::Float { bits, order } => (*bits, *order),
+            _ => continue,
+        };
+        orders.insert(order);
+        is_odd |= bits % 8 != 0;
+    }
+    orders.len() > 1 && is_odd
+}

@@ -7,7 +7,7 @@ use model::{TimeRange, Timestamp};
 use crate::finding::{Cause, Finding, Findings};
 use crate::merge::LossKind;
 use crate::stream::{Head, PacketFile, Stream};
-use crate::window::{Bytes, Handles, READ_AHEAD, Window};
+use crate::window::{Bytes, FIRST_LOOK, Handles, Window};
 
 /// Longest packet that is read. LTTng's largest sub-buffers are smaller by far.
 pub const MAX_PACKET_BYTES: u64 = 1 << 30;
@@ -51,6 +51,8 @@ pub(crate) struct Lane<'r> {
     /// Where the packet that the reader is in begins.
     packet_offset: u64,
     window: Window,
+    /// Length of the packet before, which is most often the length of the next one.
+    usual: usize,
     reader: Option<EventReader<Bytes>>,
     pending: Pending,
     /// Losses before the packet that waits, the later one first.
@@ -70,6 +72,7 @@ impl<'r> Lane<'r> {
             offset: 0,
             packet_offset: 0,
             window: Window::new(handles),
+            usual: FIRST_LOOK,
             reader: None,
             pending: Pending::Packet,
             losses: [None; 2],
@@ -180,7 +183,7 @@ impl<'r> Lane<'r> {
     /// Makes the reader stand before the first event record of the packet at the offset.
     fn open(&mut self, file: &PacketFile) -> Result<Head, Cause> {
         let available = file.file.len.saturating_sub(self.offset);
-        let mut least = READ_AHEAD;
+        let mut least = self.usual;
         loop {
             let least_here = usize::try_from(available).unwrap_or(usize::MAX).min(least);
             let bytes =
@@ -204,6 +207,7 @@ impl<'r> Lane<'r> {
                 return Err(Cause::TooLong { announced, limit: MAX_PACKET_BYTES });
             }
             let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+            self.usual = wanted.max(FIRST_LOOK);
             if wanted <= len || len < least_here {
                 return Ok(head);
             }

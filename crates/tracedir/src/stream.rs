@@ -11,7 +11,7 @@ use model::Timestamp;
 
 use crate::discover::StreamFile;
 use crate::finding::Cause;
-use crate::window::{Handles, Window};
+use crate::window::{FIRST_LOOK, Handles, Window};
 
 /// Longest index file that is read: entries of 72 bytes for some four million packets.
 const MAX_INDEX_BYTES: u64 = 256 << 20;
@@ -238,7 +238,6 @@ fn read_head(
     class: &TraceClass,
     offset: u64,
 ) -> Result<PacketInfo, Cause> {
-    const FIRST_LOOK: usize = 512;
     let mut least = FIRST_LOOK;
     loop {
         let bytes = window.get(&file.path, offset, least).map_err(Cause::Io)?;

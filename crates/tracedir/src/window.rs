@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Bytes read at once while packets are smaller. Streams are read in parallel, so this is the memory of each.
 pub(crate) const READ_AHEAD: usize = 64 << 10;
 
+/// Bytes that hold the header of nearly any packet.
+pub(crate) const FIRST_LOOK: usize = 512;
+
 /// Whether the file stays open between two reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handles {

@@ -1,1 +1,63 @@
 //! A relay for LTTng recording sessions: streams, indexes, rotation chunks.
+//!
+//! In: the control and data connections of lttng-sessiond and lttng-consumerd (2.10 to 2.16), or of anyone who
+//! speaks [`wire::live`]. Out: plain CTF traces below one folder, packets byte for byte as they came, under the names
+//! lttng-relayd gives them; and [`Event`]s for the rest of the process. Event payloads are never looked at.
+//!
+//! ```text
+//! control ─▶ control.rs ─┐               ┌─▶ stream.rs ─▶ data, index, metadata files
+//!                        ├─▶ recording.rs┤     merge.rs pairs packets and index entries
+//! data ────▶ data.rs ────┘               └─▶ chunk.rs ──▶ seal.rs: sync, move, announce
+//! ```
+//!
+//! Promises: a reply is sent after `write(2)` returned; a chunk is announced as sealed after it was synced and moved;
+//! nothing is written outside the root; what is lost is counted by reason ([`Totals`]). The ports know neither
+//! passwords nor encryption: keep them on the loopback interface or in a network you trust.
+//!
+//! Vocabulary:
+//! - **recording session**: what a user starts with `lttng create`;
+//! - **relay session**: the connections of one consumer daemon of a recording session;
+//! - **chunk**: what is recorded between two rotations; **sealed** when complete and in its last place;
+//! - **index entry**: where a packet is in its file, and its times; comes on the control connection;
+//! - **beacon**: an index entry without packet, "nothing happened until then".
+//!
+//! ```no_run
+//! # async fn example() -> relay::Result<()> {
+//! let relay = relay::Relay::start(relay::Config::new("traces"))?;
+//! let mut events = relay.subscribe();
+//! while let Ok(event) = events.recv().await {
+//!     if let relay::Event::Sealed(chunk) = event {
+//!         // read the chunk in `chunk.folder`
+//!     }
+//! }
+//! relay.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod chunk;
+mod config;
+mod control;
+mod counters;
+mod data;
+mod env;
+mod error;
+mod event;
+mod index;
+mod journal;
+mod merge;
+mod names;
+mod recording;
+mod recover;
+mod registry;
+mod root;
+mod seal;
+mod server;
+mod stream;
+
+pub use config::{Config, Limits, TimeZone};
+pub use counters::Totals;
+pub use error::{Error, Result};
+pub use event::{Event, RecordingName, Sealed};
+pub use recover::{Interrupted, Recovered};
+pub use server::Relay;

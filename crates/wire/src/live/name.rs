@@ -3,8 +3,8 @@
 //! On the wire a string has its length in front (counting one terminating NUL) or stands in a
 //! fixed array, ended by NUL. Once it is a [`Name`] or a [`RelativePath`] no check is needed: it
 //! cannot leave the folder it is joined to.
-//! Bytes that are not UTF-8 become U+FFFD: process names may hold anything, and refusing them would
-//! stop the whole recording session.
+//! Bytes that are not UTF-8 and control characters become U+FFFD: process names may hold anything, and
+//! refusing them would stop the whole recording session.
 
 use std::fmt;
 use std::path::Path;
@@ -210,7 +210,7 @@ impl fmt::Display for RelativePath {
 /// The text before the first NUL.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(bytes.get(..end).unwrap_or(bytes)).into_owned()
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or(bytes)).replace(char::is_control, "\u{fffd}")
 }
 
 /// Length of a string on the wire: its bytes and one NUL.

@@ -12,7 +12,7 @@ use wire::live::{
 /// Recordings of real producers and relays, one folder each.
 fn recordings() -> Vec<PathBuf> {
     let Some(shared) = testkit::shared_dir() else {
-        println!("skipped: recorded streams are not on this machine");
+        testkit::skip("recorded streams are not on this machine");
         return Vec::new();
     };
     let mut folders: Vec<PathBuf> = std::fs::read_dir(shared.join("captures/lttng"))

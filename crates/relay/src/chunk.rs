@@ -1,0 +1,125 @@
+//! Trace chunks of one recording session: where each is written and where it goes.
+//!
+//! ```text
+//! the first chunk            in the session's folder itself
+//! every one after it         SESSION/<begin>-<id>/
+//! with an override name      SESSION/<name>/                      (snapshots)
+//! closed, "move to archives" SESSION/archives/<begin>-<end>-<id>/
+//! closed, "delete"           gone; if the session never rotated, the next chunk takes the session's folder
+//! closed otherwise           stays
+//! ```
+//! A chunk is closed by its producer but lives until its last stream has left it; only then is it moved, deleted
+//! or, made durable where it stands, sealed.
+
+use std::collections::BTreeSet;
+
+use wire::live::{ChunkId, CloseAction, CloseTraceChunk, RelativePath, UnixSeconds};
+
+use crate::error::Result;
+use crate::journal;
+use crate::names::Names;
+
+/// A chunk that is being written, or closed and not yet sealed.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) begin: Option<UnixSeconds>,
+    /// Where it is written, relative to the root.
+    pub(crate) folder: RelativePath,
+    pub(crate) is_snapshot: bool,
+    /// Streams in it at present.
+    pub(crate) streams: usize,
+    /// Paths of all streams that were in it, relative to `folder`; bounded by the limit of streams at a time and
+    /// the life of the chunk.
+    pub(crate) members: BTreeSet<RelativePath>,
+    pub(crate) closing: Option<Closing>,
+    /// Its last move is under way.
+    pub(crate) is_sealing: bool,
+    pub(crate) journal: Option<journal::Number>,
+}
+
+/// How a chunk ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Closing {
+    /// By the producer's clock; `None` when the producer went away without closing it.
+    pub(crate) end: Option<UnixSeconds>,
+    pub(crate) fate: Fate,
+}
+
+/// What becomes of a chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It stays where it is.
+    Stay,
+    /// It moves to this folder, relative to the root.
+    Archive(RelativePath),
+    /// It is deleted.
+    Delete,
+}
+
+impl Chunk {
+    pub(crate) const fn new(
+        begin: Option<UnixSeconds>,
+        folder: RelativePath,
+        is_snapshot: bool,
+    ) -> Self {
+        Self {
+            begin,
+            folder,
+            is_snapshot,
+            streams: 0,
+            members: BTreeSet::new(),
+            closing: None,
+            is_sealing: false,
+            journal: None,
+        }
+    }
+
+    /// Whether streams may enter.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.closing.is_none()
+    }
+
+    /// Whether all that is left is its last move.
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.closing.is_some() && self.streams == 0 && !self.is_sealing
+    }
+
+    /// Decides what becomes of it on the producer's request.
+    pub(crate) fn fate(
+        &self,
+        names: &Names,
+        session: &RelativePath,
+        request: &CloseTraceChunk,
+    ) -> Result<Fate> {
+        Ok(match (request.action, self.begin) {
+            (Some(CloseAction::MoveToArchives), Some(begin)) => {
+                let archive = names.archived_chunk(begin, request.closed, request.chunk)?;
+                Fate::Archive(session.join_path(&archive))
+            }
+            (Some(CloseAction::Delete), _) => Fate::Delete,
+            _ => Fate::Stay,
+        })
+    }
+
+    /// The folders and files directly in `folder` that are the chunk's, for one that shares it.
+    pub(crate) fn tops(&self) -> BTreeSet<RelativePath> {
+        self.members
+            .iter()
+            .filter_map(|member| RelativePath::new(member.components().next()?).ok())
+            .collect()
+    }
+}
+
+/// The folder a new chunk is written to, relative to the session's.
+pub(crate) fn placement(
+    names: &Names,
+    begin: UnixSeconds,
+    chunk: ChunkId,
+    session_folder_is_free: bool,
+) -> Result<RelativePath> {
+    if session_folder_is_free {
+        Ok(RelativePath::default())
+    } else {
+        Ok(names.current_chunk(begin, chunk)?.into())
+    }
+}

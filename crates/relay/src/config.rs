@@ -1,0 +1,79 @@
+//! Settings of a relay, and its bounds.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of a relay.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Folder everything is written below; made when it is not there.
+    pub root: PathBuf,
+    /// Address of the control port; port 0 takes a free one.
+    pub control: SocketAddr,
+    /// Address of the data port; port 0 takes a free one.
+    pub data: SocketAddr,
+    /// How times in folder names are written.
+    pub time_zone: TimeZone,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// A relay on this machine only, with the ports LTTng uses (5342, 5343).
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            control: (Ipv4Addr::LOCALHOST, 5342).into(),
+            data: (Ipv4Addr::LOCALHOST, 5343).into(),
+            time_zone: TimeZone::System,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// How times in folder names are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeZone {
+    /// As the machine is set.
+    System,
+    /// In UTC.
+    Utc,
+}
+
+/// What peers may use up. Reaching one is answered with an error and counted.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections of both kinds at a time.
+    pub connections: usize,
+    /// Recording sessions at a time.
+    pub recordings: usize,
+    /// Streams at a time. Each needs two file descriptors; the start lowers this to what the process may open.
+    pub streams: usize,
+    /// Trace chunks of one recording session at a time.
+    pub chunks_per_recording: usize,
+    /// Bytes of one packet, data and padding.
+    pub packet_bytes: u64,
+    /// Packets and index entries of one stream that wait for their other half.
+    pub unpaired_per_stream: usize,
+    /// How long they may wait.
+    pub pair_timeout: Duration,
+    /// Events a subscriber may be behind before it loses the oldest.
+    pub event_backlog: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            recordings: 1024,
+            streams: 16_384,
+            chunks_per_recording: 64,
+            packet_bytes: 1 << 30,
+            unpaired_per_stream: 4096,
+            pair_timeout: Duration::from_secs(120),
+            event_backlog: 4096,
+        }
+    }
+}

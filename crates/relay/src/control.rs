@@ -1,0 +1,266 @@
+//! A control connection: one request after the other, each answered in one write.
+//!
+//! Producers write some requests in pieces and wait, by Nagle's algorithm, until the first piece is acknowledged;
+//! the kernel delays that acknowledgement by 40 ms unless `TCP_QUICKACK` is set anew. It is set
+//! whenever the connection waits in the middle of a request or after one that has no reply.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use wire::live::{
+    AddStreamReply, COMMAND_HEADER_LEN, ChunkExistsReply, ChunkId, CloseTraceChunkReply, Command,
+    CommandHeader, ConfigurationReply, CreateSession, CreateSessionReply, ErrorKind, ProtocolMinor,
+    RelaySessionId, Request, ReturnCode, ReturnReply, Version, refuse,
+};
+
+use crate::error::{Error, Result};
+use crate::registry::{Registry, Shared};
+
+/// Bytes the buffer begins with and goes back to after a large request.
+const BUFFER: usize = 64 * 1024;
+/// How long `TRACE_CHUNK_EXISTS` waits for a chunk that is on its last move, so that the producer need not ask
+/// again half a second later.
+const EXISTS_PATIENCE: Duration = Duration::from_millis(25);
+
+/// A control connection.
+pub(crate) struct Control {
+    registry: Arc<Registry>,
+    minor: Option<ProtocolMinor>,
+    session: Option<(RelaySessionId, Arc<Shared>)>,
+}
+
+impl Control {
+    pub(crate) const fn new(registry: Arc<Registry>) -> Self {
+        Self { registry, minor: None, session: None }
+    }
+
+    /// Serves the connection until its end, or until `stop` says so.
+    pub(crate) async fn serve(
+        mut self,
+        mut stream: TcpStream,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<()> {
+        stream.set_nodelay(true)?;
+        let result = tokio::select! {
+            result = self.answer_all(&mut stream) => result,
+            _ = stop.wait_for(|stop| *stop) => Ok(()),
+        };
+        if let Some((id, shared)) = self.session.take() {
+            self.registry
+                .act(&shared, |recording, env| recording.control_ended(env, id, Instant::now()))?;
+        }
+        result
+    }
+
+    async fn answer_all(&mut self, stream: &mut TcpStream) -> Result<()> {
+        let mut buffer = Vec::with_capacity(BUFFER);
+        let mut reply = Vec::new();
+        loop {
+            let mut used = 0;
+            let missing = loop {
+                let rest = buffer.get(used..).unwrap_or(&[]);
+                let (header, payload) = match split_request(rest) {
+                    Ok(Parsed::Whole(header, payload)) => (header, payload),
+                    Ok(Parsed::Missing(missing)) => break missing,
+                    Err(error) => {
+                        // The reference relay answers a command it does not know before it closes.
+                        ReturnReply(ReturnCode::UNKNOWN_ERROR).encode(&mut reply);
+                        stream.write_all(&reply).await?;
+                        return Err(error.into());
+                    }
+                };
+                let outcome = self.answer(header.command, payload, &mut reply).await;
+                if !reply.is_empty() {
+                    stream.write_all(&reply).await?;
+                    reply.clear();
+                }
+                outcome?;
+                used += COMMAND_HEADER_LEN + payload.len();
+            };
+            buffer.drain(..used);
+            if buffer.is_empty() && buffer.capacity() > BUFFER {
+                buffer.shrink_to(BUFFER);
+            }
+            buffer.reserve(missing.min(BUFFER));
+            sockopt::set_tcp_quickack(&*stream, true).map_err(std::io::Error::from)?;
+            if stream.read_buf(&mut buffer).await? == 0 {
+                return if buffer.is_empty() {
+                    Ok(())
+                } else {
+                    Err(Error::CutShort { missing: missing as u64 })
+                };
+            }
+        }
+    }
+
+    /// Puts the answer into `reply`. An error ends the connection; what is merely refused is answered and logged here.
+    async fn answer(
+        &mut self,
+        command: Command,
+        payload: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Result<()> {
+        let minor = self.minor.unwrap_or(ProtocolMinor::OURS);
+        let outcome = match Request::decode(command, minor, payload) {
+            Ok(Request::TraceChunkExists(request)) => self.chunk_exists(request.chunk, reply).await,
+            Ok(request) => self.act(request, reply),
+            Err(error) => Err(error.into()),
+        };
+        let Err(error) = outcome else { return Ok(()) };
+        reply.clear();
+        refuse(command, minor, error.code(), reply);
+        self.registry.env.counters.requests_refused.add(1);
+        let is_fatal = match &error {
+            Error::Protocol(error) => error.kind() == ErrorKind::Malformed,
+            Error::WrongMajor { .. } | Error::OutOfOrder { .. } => true,
+            _ => false,
+        };
+        if is_fatal {
+            return Err(error);
+        }
+        tracing::warn!(%command, error = &error as &dyn std::error::Error, "request refused");
+        Ok(())
+    }
+
+    fn act(&mut self, request: Request<'_>, reply: &mut Vec<u8>) -> Result<()> {
+        let command = request.command();
+        match request {
+            Request::Version(theirs) => return self.version(theirs, reply),
+            Request::GetConfiguration(request) if request.query_flags == 0 => {
+                ConfigurationReply { code: ReturnCode::OK, clear_allowed: true }.encode(reply);
+                return Ok(());
+            }
+            Request::GetConfiguration(_) => {
+                return Err(Error::OutOfOrder { request: command, needed: Command::Version });
+            }
+            Request::CreateSession(request) => return self.create_session(&request, reply),
+            _ => {}
+        }
+        let (id, shared) = self.session(command)?;
+        if let Request::AddStream(request) = &request {
+            let handle = self.registry.new_handle(shared)?;
+            let added = self
+                .registry
+                .act(shared, |recording, env| recording.add_stream(env, id, handle, request));
+            if added.is_err() {
+                self.registry.forget_handle(handle);
+            }
+            added?;
+            AddStreamReply { handle, code: ReturnCode::OK }.encode(reply);
+            return Ok(());
+        }
+        self.registry.act(shared, |recording, env| {
+            let now = Instant::now();
+            match request {
+                Request::SendMetadata(request) => return recording.metadata(env, id, request),
+                Request::CloseTraceChunk(request) => {
+                    let path = recording.close_chunk(env, &request)?;
+                    CloseTraceChunkReply { code: ReturnCode::OK, path }.encode(reply);
+                    return Ok(());
+                }
+                Request::DataPending(request) => {
+                    recording.data_pending(id, request)?.encode(reply);
+                    return Ok(());
+                }
+                Request::EndDataPending(session) => {
+                    same(session, id)?;
+                    recording.end_pending(id).encode(reply);
+                    return Ok(());
+                }
+                Request::CreateTraceChunk(request) => recording.create_chunk(env, &request)?,
+                Request::ResetMetadata(request) => recording.reset_metadata(id, request)?,
+                Request::SendIndex(index) => recording.index(env, id, index, now)?,
+                Request::CloseStream(request) => recording.close_stream(env, id, request)?,
+                Request::QuiescentControl(handle) => recording.quiescent(id, handle)?,
+                Request::RotateStreams(request) => recording.rotate(env, id, &request, now)?,
+                Request::BeginDataPending(session) => {
+                    same(session, id)?;
+                    recording.begin_pending(id);
+                }
+                // Nothing reads streams before they are announced yet; the rest is answered above.
+                Request::StreamsSent
+                | Request::Version(_)
+                | Request::GetConfiguration(_)
+                | Request::CreateSession(_)
+                | Request::AddStream(_)
+                | Request::TraceChunkExists(_) => {}
+            }
+            ReturnReply(ReturnCode::OK).encode(reply);
+            Ok(())
+        })
+    }
+
+    fn version(&mut self, theirs: Version, reply: &mut Vec<u8>) -> Result<()> {
+        let minor = Version::OURS.negotiate(theirs);
+        self.minor = Some(minor.ok_or(Error::WrongMajor { major: theirs.major })?);
+        // The reference relay answers its own numbers; to an older producer they make no difference.
+        Version::OURS.encode(reply);
+        Ok(())
+    }
+
+    fn create_session(&mut self, request: &CreateSession, reply: &mut Vec<u8>) -> Result<()> {
+        let needed = Command::Version;
+        let minor =
+            self.minor.ok_or(Error::OutOfOrder { request: Command::CreateSession, needed })?;
+        if self.session.is_some() {
+            return Err(Error::Meaningless { what: "a second session on one connection" });
+        }
+        let (session, shared, folder) = self.registry.create_session(minor, request)?;
+        self.session = Some((session, shared));
+        let output_path = minor.has_trace_chunks().then_some(folder);
+        CreateSessionReply { session, code: ReturnCode::OK, output_path }.encode(reply);
+        Ok(())
+    }
+
+    async fn chunk_exists(&self, chunk: ChunkId, reply: &mut Vec<u8>) -> Result<()> {
+        let (_, shared) = self.session(Command::TraceChunkExists)?;
+        let deadline = tokio::time::Instant::now() + EXISTS_PATIENCE;
+        let exists = loop {
+            let done = shared.chunk_done.notified();
+            let mut done = std::pin::pin!(done);
+            done.as_mut().enable();
+            if !shared.look(|recording| recording.chunk_exists(chunk)) {
+                break false;
+            }
+            if tokio::time::timeout_at(deadline, done).await.is_err() {
+                break true;
+            }
+        };
+        ChunkExistsReply { code: ReturnCode::OK, exists }.encode(reply);
+        Ok(())
+    }
+
+    fn session(&self, request: Command) -> Result<(RelaySessionId, &Arc<Shared>)> {
+        let needed = Command::CreateSession;
+        let (id, shared) = self.session.as_ref().ok_or(Error::OutOfOrder { request, needed })?;
+        Ok((*id, shared))
+    }
+}
+
+enum Parsed<'a> {
+    Whole(CommandHeader, &'a [u8]),
+    /// At least so many more bytes are needed.
+    Missing(usize),
+}
+
+/// The request at the front of what has arrived.
+fn split_request(bytes: &[u8]) -> wire::live::Result<Parsed<'_>> {
+    let Some((header, rest)) = bytes.split_first_chunk::<COMMAND_HEADER_LEN>() else {
+        return Ok(Parsed::Missing(COMMAND_HEADER_LEN - bytes.len()));
+    };
+    let header = CommandHeader::decode(header)?;
+    // The header's decoder bounds the length far below this.
+    let len = usize::try_from(header.payload_len).unwrap_or(usize::MAX);
+    Ok(match rest.get(..len) {
+        Some(payload) => Parsed::Whole(header, payload),
+        None => Parsed::Missing(len - rest.len()),
+    })
+}
+
+fn same(asked: RelaySessionId, own: RelaySessionId) -> Result<()> {
+    if asked == own { Ok(()) } else { Err(Error::UnknownSession { session: asked }) }
+}

@@ -1,0 +1,66 @@
+//! What the relay counts about itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
+        /// Totals since the start.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $field: Counter,)*
+        }
+
+        /// Totals since the start.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[non_exhaustive]
+        pub struct Totals {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        impl Counters {
+            pub(crate) fn totals(&self) -> Totals {
+                Totals { $($field: self.$field.0.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Packets written, counted when their last byte was.
+    packets,
+    /// Bytes of packets written, padding included.
+    packet_bytes,
+    /// Bytes of metadata written, padding included.
+    metadata_bytes,
+    /// Index entries written.
+    index_entries,
+    /// Beacons taken.
+    beacons,
+    /// Packets whose index entry never came: their bytes are in the file, without entry.
+    packets_without_index,
+    /// Index entries whose packet never came: dropped.
+    indexes_without_packet,
+    /// Packets cut short by the end of their connection: dropped.
+    packets_cut_short,
+    /// Packets or entries beyond the last packet of a stream that left for no chunk: the packet's bytes stay in
+    /// the file the stream left, its entry is dropped.
+    beyond_last_chunk,
+    /// Rotations made without waiting any longer for the packet they were to happen at.
+    rotations_forced,
+    /// Requests refused.
+    requests_refused,
+    /// Connections refused because there were too many.
+    connections_refused,
+    /// Chunks sealed.
+    chunks_sealed,
+}
+
+/// One total.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+}

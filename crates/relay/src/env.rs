@@ -1,0 +1,48 @@
+//! What every part of a running relay needs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use wire::live::RelativePath;
+
+use crate::config::Limits;
+use crate::counters::Counters;
+use crate::journal;
+use crate::names::Names;
+use crate::root::Root;
+
+/// Root folder, names, bounds and counters of a relay.
+#[derive(Debug)]
+pub(crate) struct Env {
+    pub(crate) root: Root,
+    pub(crate) names: Names,
+    pub(crate) limits: Limits,
+    pub(crate) counters: Counters,
+    next_journal: AtomicU64,
+    next_trash: AtomicU64,
+}
+
+impl Env {
+    /// `first_journal` is above the numbers of all journal files that are there.
+    pub(crate) fn new(root: Root, names: Names, limits: Limits, first_journal: u64) -> Self {
+        Self {
+            root,
+            names,
+            limits,
+            counters: Counters::default(),
+            next_journal: AtomicU64::new(first_journal),
+            next_trash: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn next_journal(&self) -> journal::Number {
+        journal::Number(self.next_journal.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A folder of its own for what is to be deleted; `trash` is empty at the start.
+    pub(crate) fn next_trash(&self) -> RelativePath {
+        crate::root::Root::own(&format!(
+            "trash/{}",
+            self.next_trash.fetch_add(1, Ordering::Relaxed)
+        ))
+    }
+}

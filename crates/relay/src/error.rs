@@ -1,0 +1,171 @@
+//! What can go wrong in a relay.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use wire::live::{ChunkId, NetSeqNum, RelaySessionId, ReturnCode, StreamHandle};
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why the relay could not start, or could not do what a peer asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A port could not be opened.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file or folder could not be used.
+    #[error("{action} {path}")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// On which path, relative to the root unless absolute.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Another relay writes to the same root.
+    #[error("{root} is in use by another relay")]
+    RootInUse {
+        /// The root.
+        root: PathBuf,
+    },
+    /// A connection failed.
+    #[error("connection")]
+    Connection(#[from] io::Error),
+    /// Bytes from a peer are not the protocol, or ask for something refused.
+    #[error("protocol")]
+    Protocol(#[from] wire::live::Error),
+    /// The peer ended inside a message.
+    #[error("connection ended inside a message, {missing} bytes are missing")]
+    CutShort {
+        /// Bytes that were announced and did not come.
+        missing: u64,
+    },
+    /// A request came before the one it depends on.
+    #[error("{request} before {needed}")]
+    OutOfOrder {
+        /// What came.
+        request: wire::live::Command,
+        /// What had to come first.
+        needed: wire::live::Command,
+    },
+    /// The peer's major version is not ours.
+    #[error("peer speaks major version {major}, 2 is needed")]
+    WrongMajor {
+        /// Its major version.
+        major: u32,
+    },
+    /// A stream that does not exist or is not this connection's.
+    #[error("stream {handle} does not belong to this connection")]
+    UnknownStream {
+        /// The handle.
+        handle: StreamHandle,
+    },
+    /// A session that does not exist or is not this connection's.
+    #[error("session {session} does not belong to this connection")]
+    UnknownSession {
+        /// The session.
+        session: RelaySessionId,
+    },
+    /// A chunk that does not exist or is closed.
+    #[error("chunk {chunk} does not exist")]
+    UnknownChunk {
+        /// The chunk.
+        chunk: ChunkId,
+    },
+    /// A stream that left its chunk and entered none cannot take data.
+    #[error("stream {handle} is in no chunk")]
+    NoChunk {
+        /// The handle.
+        handle: StreamHandle,
+    },
+    /// A packet or index entry whose number is not after the one before.
+    #[error("stream {handle}: packet {found} after packet {last}")]
+    NotIncreasing {
+        /// The stream.
+        handle: StreamHandle,
+        /// The number found.
+        found: NetSeqNum,
+        /// The number before.
+        last: NetSeqNum,
+    },
+    /// Data for a metadata stream, or metadata for a data stream.
+    #[error("stream {handle} is of the other kind")]
+    WrongKind {
+        /// The handle.
+        handle: StreamHandle,
+    },
+    /// A bound of [`crate::Limits`] was reached.
+    #[error("limit of {what} reached: {limit}")]
+    Limit {
+        /// What there would be too many of.
+        what: &'static str,
+        /// The bound.
+        limit: usize,
+    },
+    /// A name the relay keeps for its own folders.
+    #[error("path {path} is kept for the relay")]
+    ReservedPath {
+        /// The path.
+        path: String,
+    },
+    /// A value that has no meaning.
+    #[error("{what} cannot be")]
+    Meaningless {
+        /// The value.
+        what: &'static str,
+    },
+    /// A journal file that is not ours.
+    #[error("journal {path} cannot be read at line {line}")]
+    Journal {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+    },
+}
+
+impl Error {
+    /// What the producer is told.
+    pub(crate) const fn code(&self) -> ReturnCode {
+        match self {
+            Self::File { .. } => ReturnCode::FILE_CREATION,
+            Self::Limit { .. } => ReturnCode::NO_MEMORY,
+            Self::UnknownChunk { .. } | Self::OutOfOrder { .. } => ReturnCode::INVALID_PROTOCOL,
+            Self::Protocol(_)
+            | Self::UnknownStream { .. }
+            | Self::UnknownSession { .. }
+            | Self::NoChunk { .. }
+            | Self::NotIncreasing { .. }
+            | Self::WrongKind { .. }
+            | Self::ReservedPath { .. }
+            | Self::Meaningless { .. } => ReturnCode::INVALID,
+            _ => ReturnCode::UNKNOWN_ERROR,
+        }
+    }
+}
+
+/// Adds to an I/O error what was done to which file.
+pub(crate) trait FileContext<T> {
+    fn on(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T>;
+}
+
+impl<T> FileContext<T> for io::Result<T> {
+    fn on(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T> {
+        self.map_err(|source| Error::File { action, path: path.into(), source })
+    }
+}
+
+impl<T> FileContext<T> for rustix::io::Result<T> {
+    fn on(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T> {
+        self.map_err(io::Error::from).on(action, path)
+    }
+}

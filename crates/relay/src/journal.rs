@@ -1,0 +1,172 @@
+//! What is being written, noted so that the next start knows after a crash.
+//!
+//! One small file for each chunk that has streams, `ROOT/.relay/N.chunk`, made when the first stream enters and
+//! removed when the chunk is sealed or deleted. Lines of `key value`:
+//!
+//! ```text
+//! relay-chunk 1               format and version
+//! host vm
+//! session cap                 name of the recording session
+//! folder vm/cap-20261120-…    the session's folder
+//! chunk 3
+//! at vm/cap-…/20261120T…-3    where the chunk is; equal to `folder` for one written in place
+//! to vm/cap-…/archives/…      only while it moves: where to
+//! sealed                      with `to`: the move ends the chunk; without this line it goes on being written
+//! ```
+//! Names cannot contain line breaks, see [`wire::live::RelativePath`].
+
+use std::io::Read;
+
+use wire::live::{ChunkId, RelativePath};
+
+use crate::error::{Error, FileContext, Result};
+use crate::root::Root;
+
+const FIRST_LINE: &str = "relay-chunk 1";
+const SUFFIX: &str = ".chunk";
+/// Longest journal file that is read, in bytes: five paths and names.
+const MAX_LEN: u64 = 64 * 1024;
+
+/// Number of a journal file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Number(pub(crate) u64);
+
+/// The content of a journal file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) host: String,
+    pub(crate) session: String,
+    pub(crate) folder: RelativePath,
+    pub(crate) chunk: ChunkId,
+    pub(crate) at: RelativePath,
+    pub(crate) moving: Option<Move>,
+}
+
+/// A move that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Move {
+    pub(crate) to: RelativePath,
+    /// Whether the chunk is complete with it.
+    pub(crate) sealed: bool,
+}
+
+impl Entry {
+    /// Writes the entry in place of the one that has its number.
+    pub(crate) fn write(&self, root: &Root, number: Number) -> Result<()> {
+        root.write_whole(&Root::own(""), &file_name(number), self.to_text().as_bytes())
+    }
+
+    fn to_text(&self) -> String {
+        let Self { host, session, folder, chunk, at, moving } = self;
+        let mut text = format!(
+            "{FIRST_LINE}\nhost {host}\nsession {session}\nfolder {folder}\nchunk {chunk}\nat {at}\n"
+        );
+        if let Some(Move { to, sealed }) = moving {
+            text.push_str(&format!("to {to}\n"));
+            text.push_str(if *sealed { "sealed\n" } else { "" });
+        }
+        text
+    }
+
+    /// Reads an entry; the error is the number of the first line that is wrong, from 1.
+    fn parse(text: &str) -> std::result::Result<Self, usize> {
+        let lines: Vec<&str> = text.lines().collect();
+        let field = |number: usize, key: &str| -> std::result::Result<&str, usize> {
+            let rest = lines.get(number - 1).and_then(|line| line.strip_prefix(key));
+            rest.and_then(|rest| rest.strip_prefix(' ')).ok_or(number)
+        };
+        let path = |number, key| {
+            RelativePath::new(field(number, key)?).map_err(|_problem| -> usize { number })
+        };
+        if lines.first() != Some(&FIRST_LINE) {
+            return Err(1);
+        }
+        let (host, session) = (field(2, "host")?.to_owned(), field(3, "session")?.to_owned());
+        let folder = path(4, "folder")?;
+        let chunk = ChunkId::new(field(5, "chunk")?.parse().map_err(|_problem| 5_usize)?);
+        let at = path(6, "at")?;
+        let moving = match lines.get(6..).unwrap_or(&[]) {
+            [] => None,
+            [_] => Some(Move { to: path(7, "to")?, sealed: false }),
+            [_, "sealed"] => Some(Move { to: path(7, "to")?, sealed: true }),
+            _ => {
+                path(7, "to")?;
+                return Err(8);
+            }
+        };
+        Ok(Self { host, session, folder, chunk, at, moving })
+    }
+}
+
+/// Removes a journal file.
+pub(crate) fn remove(root: &Root, number: Number) -> Result<()> {
+    root.remove_file(&Root::own(&file_name(number)))
+}
+
+/// Every journal file: its number and what it says, or why it cannot be read.
+pub(crate) fn read_all(root: &Root) -> Result<Vec<(Number, Result<Entry>)>> {
+    let mut found = Vec::new();
+    for entry in root.list(&Root::own(""))? {
+        let number = entry.name.strip_suffix(SUFFIX).and_then(|stem| stem.parse().ok());
+        if let (Some(number), false) = (number.map(Number), entry.is_dir) {
+            found.push((number, read(root, number)));
+        }
+    }
+    found.sort_by_key(|(number, _)| *number);
+    Ok(found)
+}
+
+fn read(root: &Root, number: Number) -> Result<Entry> {
+    let path = Root::own(&file_name(number));
+    let mut text = String::new();
+    let file = root.read(&path)?;
+    file.take(MAX_LEN).read_to_string(&mut text).on("read", path.as_path())?;
+    Entry::parse(&text).map_err(|line| Error::Journal { path: root.absolute(&path), line })
+}
+
+fn file_name(Number(number): Number) -> String {
+    format!("{number}{SUFFIX}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(moving: Option<Move>) -> Entry {
+        let path = |text| RelativePath::new(text).unwrap();
+        Entry {
+            host: "h".into(),
+            session: "s with space".into(),
+            folder: path("h/s"),
+            chunk: ChunkId::new(7),
+            at: path("h/s/a"),
+            moving,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let to = RelativePath::new("h/s/archives/x").unwrap();
+        for moving in [
+            None,
+            Some(Move { to: to.clone(), sealed: true }),
+            Some(Move { to: to.clone(), sealed: false }),
+        ] {
+            let entry = entry(moving);
+            assert_eq!(Entry::parse(&entry.to_text()), Ok(entry));
+        }
+    }
+
+    #[test]
+    fn damage_is_named_by_its_line() {
+        let text = entry(None).to_text();
+        let lines: Vec<&str> = text.lines().collect();
+        for bad in 0..lines.len() {
+            let mut damaged = lines.clone();
+            damaged[bad] = "?";
+            assert_eq!(Entry::parse(&damaged.join("\n")), Err(bad + 1));
+            assert_eq!(Entry::parse(&lines[..bad].join("\n")), Err(bad + 1));
+        }
+        assert_eq!(Entry::parse(&format!("{text}more\n")), Err(7));
+    }
+}

@@ -1,0 +1,399 @@
+//! Where a stream's packets and their index entries meet.
+//!
+//! Packets come on the data connection, entries on the control connection, in no order relative to each
+//! other; both carry the packet's net sequence number. On each connection the numbers of a stream
+//! increase, which gives the rules:
+//!
+//! 1. an entry is **committed** (written) when both halves are there, in the order of the numbers;
+//! 2. a half whose number is below a complete pair's will never find its other half: it is **unpaired**;
+//! 3. a rotation names the *packet* sequence number of the first packet of the new chunk. Only entries carry that
+//!    number, so the stream rotates as soon as the entry before it is committed, or an entry at or after
+//!    it is the next one; packets that ran ahead are then moved;
+//! 4. nothing rotates in the middle of a packet.
+//!
+//! This module decides; [`crate::stream`] acts on files.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use wire::live::{NetSeqNum, PacketIndex, PacketSeqNum};
+
+/// Where a packet lies in a stream's trace files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The trace file, counted from 0 in each chunk.
+    pub(crate) file: u64,
+    /// Offset in it, bytes.
+    pub(crate) offset: u64,
+}
+
+/// One or both halves of a packet.
+#[derive(Debug, Clone, Copy)]
+struct Pair {
+    place: Option<Place>,
+    index: Option<PacketIndex>,
+    since: Instant,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Write this entry for the packet at this place.
+    Commit(Place, PacketIndex),
+    /// Enter the new chunk; entries from this packet on belong there.
+    Rotate(PacketSeqNum),
+    /// The packet's entry will not come.
+    WithoutIndex,
+    /// The entry's packet will not come.
+    WithoutPacket,
+    /// Nothing until more arrives.
+    Wait,
+}
+
+/// The halves of one stream that wait, and its rotation.
+#[derive(Debug, Default)]
+pub(crate) struct Merge {
+    waiting: BTreeMap<NetSeqNum, Pair>,
+    last_data: Option<NetSeqNum>,
+    last_index: Option<NetSeqNum>,
+    last_committed: Option<PacketSeqNum>,
+    in_flight: bool,
+    rotation: Option<Rotation>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Rotation {
+    at: PacketSeqNum,
+    since: Instant,
+    forced: bool,
+}
+
+/// Why a half cannot be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Its number is not above the last one's.
+    NotAfter(NetSeqNum),
+    /// Too many wait already.
+    Full,
+}
+
+impl Merge {
+    /// A packet's header came; its bytes follow.
+    pub(crate) fn packet_begins(
+        &mut self,
+        number: NetSeqNum,
+        max_waiting: usize,
+    ) -> Result<(), Refused> {
+        if let Some(last) = self.last_data.filter(|last| number <= *last) {
+            return Err(Refused::NotAfter(last));
+        }
+        if self.waiting.len() >= max_waiting && !self.waiting.contains_key(&number) {
+            return Err(Refused::Full);
+        }
+        self.in_flight = true;
+        Ok(())
+    }
+
+    /// The packet's last byte is in its file. `indexed` says whether an entry is to be expected.
+    pub(crate) fn packet_done(
+        &mut self,
+        number: NetSeqNum,
+        place: Place,
+        indexed: bool,
+        now: Instant,
+    ) {
+        self.in_flight = false;
+        self.last_data = Some(number);
+        if indexed {
+            self.pair(number, now).place = Some(place);
+        }
+    }
+
+    /// The connection ended inside the packet.
+    pub(crate) const fn packet_cut_short(&mut self) {
+        self.in_flight = false;
+    }
+
+    /// An entry came.
+    pub(crate) fn index(
+        &mut self,
+        index: PacketIndex,
+        max_waiting: usize,
+        now: Instant,
+    ) -> Result<(), Refused> {
+        let number = index.net_seq_num;
+        if let Some(last) = self.last_index.filter(|last| number <= *last) {
+            return Err(Refused::NotAfter(last));
+        }
+        if self.waiting.len() >= max_waiting && !self.waiting.contains_key(&number) {
+            return Err(Refused::Full);
+        }
+        self.last_index = Some(number);
+        self.pair(number, now).index = Some(index);
+        Ok(())
+    }
+
+    /// The stream is to enter another chunk at the given packet.
+    pub(crate) const fn rotate_at(&mut self, at: PacketSeqNum, now: Instant) {
+        self.rotation = Some(Rotation { at, since: now, forced: false });
+    }
+
+    /// Makes a waiting rotation happen at the next [`Merge::step`] outside a packet.
+    pub(crate) const fn force_rotation(&mut self) {
+        if let Some(rotation) = &mut self.rotation {
+            rotation.forced = true;
+        }
+    }
+
+    /// Whether a rotation waits, and since when.
+    pub(crate) fn rotation_since(&self) -> Option<Instant> {
+        self.rotation.map(|rotation| rotation.since)
+    }
+
+    /// Decides the next step; call until it says [`Step::Wait`].
+    pub(crate) fn step(&mut self) -> Step {
+        let lowest = self.waiting.first_key_value().map(|(number, pair)| (*number, *pair));
+        if let Some(rotation) = self.rotation {
+            let next = lowest.and_then(|(_, pair)| pair.index).map(packet_seq_num);
+            let reached = rotation.at.get() == 0
+                || self
+                    .last_committed
+                    .is_some_and(|p| p.get().saturating_add(1) >= rotation.at.get())
+                || next.is_some_and(|next| next >= rotation.at)
+                || rotation.forced;
+            if reached && !self.in_flight {
+                self.rotation = None;
+                return Step::Rotate(rotation.at);
+            }
+            if reached {
+                return Step::Wait;
+            }
+        }
+        match lowest {
+            None => Step::Wait,
+            Some((number, Pair { place: Some(place), index: Some(index), .. })) => {
+                self.waiting.remove(&number);
+                self.last_committed = Some(packet_seq_num(index));
+                Step::Commit(place, index)
+            }
+            Some((number, Pair { place: Some(_), .. })) => {
+                self.drop_if(number, self.last_index, Step::WithoutIndex)
+            }
+            Some((number, Pair { place: None, .. })) => {
+                self.drop_if(number, self.last_data, Step::WithoutPacket)
+            }
+        }
+    }
+
+    /// Drops the lowest half when its other half has been passed by.
+    fn drop_if(&mut self, number: NetSeqNum, passed: Option<NetSeqNum>, step: Step) -> Step {
+        if passed.is_some_and(|passed| passed > number) {
+            self.waiting.remove(&number);
+            step
+        } else {
+            Step::Wait
+        }
+    }
+
+    /// Drops what waits longer than `timeout`; one step for each.
+    pub(crate) fn expire(&mut self, now: Instant, timeout: Duration) -> Vec<Step> {
+        let is_old = |since: Instant| now.saturating_duration_since(since) > timeout;
+        let mut dropped = Vec::new();
+        self.waiting.retain(|_, pair| {
+            let step = match pair {
+                Pair { place: Some(_), index: Some(_), .. } => return true,
+                Pair { since, .. } if !is_old(*since) => return true,
+                Pair { place: Some(_), .. } => Step::WithoutIndex,
+                Pair { place: None, .. } => Step::WithoutPacket,
+            };
+            dropped.push(step);
+            false
+        });
+        dropped
+    }
+
+    /// Drops all that waits: (packets without entry, entries without packet).
+    pub(crate) fn drain(&mut self) -> (u64, u64) {
+        let packets = self.waiting.values().filter(|pair| pair.place.is_some()).count() as u64;
+        let entries = self.waiting.values().filter(|pair| pair.index.is_some()).count() as u64;
+        self.waiting.clear();
+        (packets, entries)
+    }
+
+    /// The lowest place of a waiting packet, and every place for changing it after a move.
+    pub(crate) fn waiting_places(&mut self) -> impl Iterator<Item = &mut Place> {
+        self.waiting.values_mut().filter_map(|pair| pair.place.as_mut())
+    }
+
+    /// The packet committed last.
+    pub(crate) const fn last_committed(&self) -> Option<PacketSeqNum> {
+        self.last_committed
+    }
+
+    /// Whether every packet up to `last` has arrived, and every entry if `indexed`. Counts as the
+    /// protocol does: signed distance, nothing yet is one before 0.
+    pub(crate) fn is_complete(&self, last: NetSeqNum, indexed: bool) -> bool {
+        let reached =
+            |seen: Option<NetSeqNum>| seen.unwrap_or(NetSeqNum::NONE).distance_from(last) >= 0;
+        !self.in_flight && reached(self.last_data) && (!indexed || reached(self.last_index))
+    }
+
+    fn pair(&mut self, number: NetSeqNum, now: Instant) -> &mut Pair {
+        self.waiting.entry(number).or_insert(Pair { place: None, index: None, since: now })
+    }
+}
+
+/// The packet's number in its stream; producers before LTTng 2.8 do not send it.
+pub(crate) fn packet_seq_num(index: PacketIndex) -> PacketSeqNum {
+    index.full.map_or(PacketSeqNum::new(u64::MAX), |full| full.packet_seq_num)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::live::{FullIndexFields, StreamHandle};
+
+    const MAX: usize = 4;
+
+    fn entry(net: u64, packet: u64) -> PacketIndex {
+        PacketIndex {
+            handle: StreamHandle::new(1),
+            net_seq_num: NetSeqNum::new(net),
+            packet_size_bits: 32_768,
+            content_size_bits: 672,
+            timestamp_begin: 0,
+            timestamp_end: 0,
+            events_discarded: 0,
+            stream_class_id: 0,
+            full: Some(FullIndexFields {
+                stream_instance_id: 0,
+                packet_seq_num: PacketSeqNum::new(packet),
+            }),
+        }
+    }
+
+    fn place(offset: u64) -> Place {
+        Place { file: 0, offset }
+    }
+
+    /// Feeds `d<net>` packets (4096 bytes each), `i<net>:<packet>` entries and `r<packet>` rotations; gives the steps.
+    fn run(merge: &mut Merge, script: &str) -> Vec<Step> {
+        let now = Instant::now();
+        let mut steps = Vec::new();
+        for word in script.split_whitespace() {
+            let (kind, rest) = word.split_at(1);
+            match kind {
+                "d" => {
+                    let net = rest.parse().unwrap();
+                    merge.packet_begins(NetSeqNum::new(net), MAX).unwrap();
+                    merge.packet_done(NetSeqNum::new(net), place(net * 4096), true, now);
+                }
+                "i" => {
+                    let (net, packet) = rest.split_once(':').unwrap();
+                    let entry = entry(net.parse().unwrap(), packet.parse().unwrap());
+                    merge.index(entry, MAX, now).unwrap();
+                }
+                _ => merge.rotate_at(PacketSeqNum::new(rest.parse().unwrap()), now),
+            }
+            loop {
+                match merge.step() {
+                    Step::Wait => break,
+                    step => steps.push(step),
+                }
+            }
+        }
+        steps
+    }
+
+    fn rotate(packet: u64) -> Step {
+        Step::Rotate(PacketSeqNum::new(packet))
+    }
+
+    fn commit(net: u64, packet: u64) -> Step {
+        Step::Commit(place(net * 4096), entry(net, packet))
+    }
+
+    #[test]
+    fn a_pair_is_committed_whichever_half_comes_first() {
+        let expected = vec![commit(0, 0), commit(1, 1)];
+        for script in ["d0 i0:0 d1 i1:1", "i0:0 d0 i1:1 d1", "d0 d1 i0:0 i1:1", "i0:0 i1:1 d0 d1"] {
+            assert_eq!(run(&mut Merge::default(), script), expected, "{script}");
+        }
+    }
+
+    #[test]
+    fn a_rotation_happens_between_the_packets_it_names() {
+        let expected = vec![commit(0, 0), rotate(1), commit(1, 1)];
+        for script in
+            ["d0 i0:0 r1 d1 i1:1", "r1 d0 i0:0 d1 i1:1", "d0 d1 r1 i0:0 i1:1", "r1 i0:0 i1:1 d0 d1"]
+        {
+            assert_eq!(run(&mut Merge::default(), script), expected, "{script}");
+        }
+    }
+
+    #[test]
+    fn packets_lost_by_the_tracer_do_not_hold_a_rotation() {
+        assert_eq!(
+            run(&mut Merge::default(), "d0 i0:0 r5 d1 i1:7"),
+            [commit(0, 0), rotate(5), commit(1, 7)]
+        );
+    }
+
+    #[test]
+    fn a_rotation_behind_what_is_committed_happens_at_once() {
+        assert_eq!(
+            run(&mut Merge::default(), "d0 i0:0 d1 i1:1 r1"),
+            [commit(0, 0), commit(1, 1), rotate(1)]
+        );
+    }
+
+    #[test]
+    fn nothing_rotates_inside_a_packet() {
+        let mut merge = Merge::default();
+        merge.packet_begins(NetSeqNum::new(0), MAX).unwrap();
+        assert_eq!(run(&mut merge, "r0"), []);
+        merge.packet_done(NetSeqNum::new(0), place(0), true, Instant::now());
+        assert_eq!(run(&mut merge, "i0:0"), [rotate(0), commit(0, 0)]);
+    }
+
+    #[test]
+    fn a_half_that_was_passed_by_is_dropped() {
+        assert_eq!(run(&mut Merge::default(), "d0 i1:1 d1"), [Step::WithoutIndex, commit(1, 1)]);
+        assert_eq!(run(&mut Merge::default(), "i0:0 d1 i1:1"), [Step::WithoutPacket, commit(1, 1)]);
+    }
+
+    #[test]
+    fn numbers_must_increase_and_waiting_is_bounded() {
+        let mut merge = Merge::default();
+        run(&mut merge, "i0:0 i1:1 i2:2 i3:3");
+        let now = Instant::now();
+        assert_eq!(merge.index(entry(4, 4), MAX, now), Err(Refused::Full));
+        assert_eq!(merge.index(entry(3, 3), MAX, now), Err(Refused::NotAfter(NetSeqNum::new(3))));
+        assert_eq!(merge.packet_begins(NetSeqNum::new(4), MAX), Err(Refused::Full));
+        assert_eq!(merge.packet_begins(NetSeqNum::new(0), MAX), Ok(()));
+    }
+
+    #[test]
+    fn what_waits_too_long_is_dropped_by_reason() {
+        let mut merge = Merge::default();
+        run(&mut merge, "d0 d1");
+        let later = Instant::now() + Duration::from_secs(10);
+        assert_eq!(merge.expire(later, Duration::from_secs(60)), []);
+        assert_eq!(
+            merge.expire(later, Duration::from_secs(5)),
+            [Step::WithoutIndex, Step::WithoutIndex]
+        );
+        assert_eq!(merge.drain(), (0, 0));
+    }
+
+    #[test]
+    fn complete_counts_as_the_protocol_does() {
+        let mut merge = Merge::default();
+        assert!(merge.is_complete(NetSeqNum::NONE, true));
+        assert!(!merge.is_complete(NetSeqNum::new(0), true));
+        run(&mut merge, "d0 d1 i0:0");
+        assert!(merge.is_complete(NetSeqNum::new(0), true));
+        assert!(!merge.is_complete(NetSeqNum::new(1), true));
+        assert!(merge.is_complete(NetSeqNum::new(1), false));
+    }
+}

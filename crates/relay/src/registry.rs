@@ -1,0 +1,280 @@
+//! All recording sessions of a relay: who belongs to which, and what is to be done for them.
+//!
+//! Lock order: a recording session's lock may be held when the tables' lock is taken, never the other way round.
+//! Neither is held across an `await`.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{Notify, broadcast};
+use wire::live::{
+    CreateSession, Name, ProtocolMinor, RelativePath, RelaySessionId, SessiondSessionId,
+    SessiondUuid, StreamHandle,
+};
+
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::names;
+use crate::recording::{Recording, Session};
+use crate::seal::Job;
+use crate::stream::Kind;
+
+/// The most numbers tried for a folder that is taken.
+const MAX_FOLDER_NUMBER: u32 = 1000;
+
+/// All recording sessions.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    pub(crate) env: Env,
+    tables: Mutex<Tables>,
+    events: broadcast::Sender<Event>,
+    /// At most one job for each chunk there is, so bounded by the limits of chunks and recordings.
+    jobs: Mutex<VecDeque<(Arc<Shared>, Job)>>,
+    pub(crate) job_added: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    recordings: HashMap<Key, Arc<Shared>>,
+    /// Folders of recording sessions, relative to the root.
+    folders: HashSet<RelativePath>,
+    streams: HashMap<StreamHandle, Arc<Shared>>,
+    last_session: u64,
+    last_stream: u64,
+}
+
+/// What consumer daemons of one recording session have in common. The folder is part of it because each snapshot of
+/// a session may go to a folder of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Identity(SessiondUuid, SessiondSessionId, RelativePath),
+    /// Producers before LTTng 2.11 say nothing in common.
+    Alone(RelaySessionId),
+}
+
+/// A recording session behind its lock.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    key: Key,
+    state: Mutex<Recording>,
+    /// Told when a chunk reached its last place.
+    pub(crate) chunk_done: Notify,
+}
+
+impl Registry {
+    pub(crate) fn new(env: Env) -> Self {
+        let (events, _) = broadcast::channel(env.limits.event_backlog.max(1));
+        Self {
+            env,
+            tables: Mutex::default(),
+            events,
+            jobs: Mutex::default(),
+            job_added: Notify::new(),
+        }
+    }
+
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+
+    /// Does something to a recording session, then what follows from it.
+    pub(crate) fn act<T>(
+        &self,
+        shared: &Arc<Shared>,
+        action: impl FnOnce(&mut Recording, &Env) -> T,
+    ) -> T {
+        let mut recording = lock(&shared.state);
+        let result = action(&mut recording, &self.env);
+        let jobs = recording.take_jobs();
+        if !jobs.is_empty() {
+            lock(&self.jobs).extend(jobs.into_iter().map(|job| (Arc::clone(shared), job)));
+            self.job_added.notify_one();
+        }
+        let gone = recording.take_gone();
+        let is_over = recording.close_if_over();
+        if is_over || !gone.is_empty() {
+            let mut tables = lock(&self.tables);
+            for handle in gone {
+                tables.streams.remove(&handle);
+            }
+            if is_over {
+                tables.recordings.remove(&shared.key);
+                tables.folders.remove(&recording.folder);
+                self.tell(Event::SessionClosed(recording.name(&self.env)));
+            }
+        }
+        result
+    }
+
+    /// A consumer daemon begins a relay session: finds or makes its recording session.
+    pub(crate) fn create_session(
+        &self,
+        minor: ProtocolMinor,
+        request: &CreateSession,
+    ) -> Result<(RelaySessionId, Arc<Shared>, RelativePath)> {
+        let wanted = self.env.names.session(request)?;
+        if wanted.components().skip(1).any(names::is_reserved) {
+            return Err(Error::ReservedPath { path: wanted.to_string() });
+        }
+        let id = {
+            let mut tables = lock(&self.tables);
+            tables.last_session += 1;
+            RelaySessionId::new(tables.last_session)
+        };
+        let key = match &request.identity {
+            Some(identity) => {
+                Key::Identity(identity.sessiond, identity.sessiond_session, wanted.clone())
+            }
+            None => Key::Alone(id),
+        };
+        let current = request.identity.as_ref().and_then(|identity| identity.current_chunk);
+        loop {
+            let (shared, is_new) = self.find_or_make(&key, request, &wanted)?;
+            let session = Session {
+                kind: if minor.has_session_names() && !request.snapshot {
+                    Kind::Indexed { full: minor.has_full_index() }
+                } else {
+                    Kind::Bare
+                },
+                ended: None,
+                data_connections: 0,
+            };
+            let joined: Result<Option<RelativePath>> = self.act(&shared, |recording, _| {
+                if !recording.join(id, session, current)? {
+                    return Ok(None);
+                }
+                if is_new && request.identity.is_none() {
+                    recording.create_implicit_chunk();
+                }
+                Ok(Some(recording.folder.clone()))
+            });
+            let Some(folder) = joined? else { continue };
+            if is_new {
+                self.tell(Event::SessionOpened(shared.look(|recording| recording.name(&self.env))));
+            }
+            return Ok((id, shared, folder));
+        }
+    }
+
+    fn find_or_make(
+        &self,
+        key: &Key,
+        request: &CreateSession,
+        wanted: &RelativePath,
+    ) -> Result<(Arc<Shared>, bool)> {
+        let mut tables = lock(&self.tables);
+        let limit = self.env.limits.recordings;
+        let count = tables.recordings.len();
+        let folder = match tables.recordings.get(key) {
+            Some(shared) => return Ok((Arc::clone(shared), false)),
+            None if count >= limit => {
+                return Err(Error::Limit { what: "recording sessions", limit });
+            }
+            None if request.snapshot || request.identity.is_none() => wanted.clone(),
+            None => self.free_folder(&tables.folders, wanted)?,
+        };
+        tables.folders.insert(folder.clone());
+        let text = |name: &Option<Name>| name.as_ref().map(Name::to_string).unwrap_or_default();
+        let recording =
+            Recording::new(text(&request.hostname), text(&request.session_name), folder);
+        let shared = Arc::new(Shared {
+            key: key.clone(),
+            state: Mutex::new(recording),
+            chunk_done: Notify::new(),
+        });
+        tables.recordings.insert(key.clone(), Arc::clone(&shared));
+        Ok((shared, true))
+    }
+
+    /// `wanted`, or the first numbered one that nothing is in: recordings never mix.
+    fn free_folder(
+        &self,
+        in_use: &HashSet<RelativePath>,
+        wanted: &RelativePath,
+    ) -> Result<RelativePath> {
+        let mut candidate = wanted.clone();
+        for number in 1..=MAX_FOLDER_NUMBER {
+            if !in_use.contains(&candidate) && self.env.root.list(&candidate)?.is_empty() {
+                return Ok(candidate);
+            }
+            candidate = names::numbered(wanted, number)?;
+        }
+        Err(Error::Limit { what: "folders with the same name", limit: MAX_FOLDER_NUMBER as usize })
+    }
+
+    /// A handle for a stream of the recording session.
+    pub(crate) fn new_handle(&self, shared: &Arc<Shared>) -> Result<StreamHandle> {
+        let mut tables = lock(&self.tables);
+        let limit = self.env.limits.streams;
+        if tables.streams.len() >= limit {
+            return Err(Error::Limit { what: "streams (two file descriptors each)", limit });
+        }
+        tables.last_stream += 1;
+        let handle = StreamHandle::new(tables.last_stream);
+        tables.streams.insert(handle, Arc::clone(shared));
+        Ok(handle)
+    }
+
+    /// Takes a handle back that came to nothing.
+    pub(crate) fn forget_handle(&self, handle: StreamHandle) {
+        lock(&self.tables).streams.remove(&handle);
+    }
+
+    /// The recording session a stream belongs to.
+    pub(crate) fn find_stream(&self, handle: StreamHandle) -> Result<Arc<Shared>> {
+        let tables = lock(&self.tables);
+        tables.streams.get(&handle).cloned().ok_or(Error::UnknownStream { handle })
+    }
+
+    /// Does the jobs that wait, one after the other. Blocks on the disk.
+    pub(crate) fn run_jobs(&self) {
+        loop {
+            let next = lock(&self.jobs).pop_front();
+            let Some((shared, job)) = next else { return };
+            let done = job.run(&self.env);
+            self.tell(done.event);
+            if let Some((chunk, folder)) = done.chunk {
+                self.act(&shared, |recording, _| recording.chunk_is_done(chunk, folder));
+                shared.chunk_done.notify_waiters();
+            }
+        }
+    }
+
+    /// Lets go of what has waited too long.
+    pub(crate) fn expire(&self, now: Instant) {
+        self.for_all(|recording, env| recording.expire(env, now));
+    }
+
+    /// Ends every recording session where it stands.
+    pub(crate) fn end_all(&self) {
+        self.for_all(Recording::end_all);
+    }
+
+    fn for_all(&self, action: impl Fn(&mut Recording, &Env) -> Result<()>) {
+        let all: Vec<Arc<Shared>> = lock(&self.tables).recordings.values().cloned().collect();
+        for shared in all {
+            if let Err(error) = self.act(&shared, &action) {
+                tracing::error!(error = &error as &dyn std::error::Error, "recording session");
+            }
+        }
+    }
+
+    /// Nobody listening is no failure.
+    fn tell(&self, event: Event) {
+        drop(self.events.send(event));
+    }
+}
+
+impl Shared {
+    /// Looks at the recording session without changing it.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Recording) -> T) -> T {
+        look(&lock(&self.state))
+    }
+}
+
+/// A panic while the lock was held has been reported where it happened; the state is what it was before or after a step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

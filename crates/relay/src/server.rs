@@ -1,0 +1,255 @@
+//! The running relay: two listeners, a task for each connection, one for the disk work, one for expiry.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, broadcast, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::config::{Config, Limits};
+use crate::control::Control;
+use crate::counters::Totals;
+use crate::data::Data;
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::names::Names;
+use crate::recover::{Recovered, recover};
+use crate::registry::Registry;
+use crate::root::Root;
+
+/// How often what has waited too long is looked for.
+const EXPIRY_PERIOD: Duration = Duration::from_secs(1);
+/// File descriptors that are not streams': listeners, folders, the rest of the process.
+const SPARE_DESCRIPTORS: u64 = 256;
+/// How long the listener rests after it could not accept, for example for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A relay that runs until [`Relay::shutdown`].
+#[derive(Debug)]
+pub struct Relay {
+    registry: Arc<Registry>,
+    control: SocketAddr,
+    data: SocketAddr,
+    recovered: Recovered,
+    stop: watch::Sender<bool>,
+    listeners: Vec<JoinHandle<()>>,
+    housekeeping: JoinHandle<()>,
+    sealer: JoinHandle<()>,
+    sealer_stop: watch::Sender<bool>,
+}
+
+/// Which of the two ports.
+#[derive(Debug, Clone, Copy)]
+enum Port {
+    Control,
+    Data,
+}
+
+impl Relay {
+    /// Opens the root folder, finishes what a relay that was killed there left half done, opens both ports and
+    /// serves them in the background. Call it within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the folder cannot be used, [`Error::RootInUse`], [`Error::Listen`].
+    pub fn start(config: Config) -> Result<Self> {
+        let Config { root, control, data, time_zone, mut limits } = config;
+        lower_to_descriptors(&mut limits);
+        let root = Root::open(&root)?;
+        let (recovered, next_journal) = recover(&root)?;
+        let connections = Arc::new(Semaphore::new(limits.connections));
+        let (control, control_address) = listen(control)?;
+        let (data, data_address) = listen(data)?;
+        let env = Env::new(root, Names::new(time_zone), limits, next_journal);
+        let registry = Arc::new(Registry::new(env));
+        let (stop, stopped) = watch::channel(false);
+        let (sealer_stop, sealer_stopped) = watch::channel(false);
+        let accept = |listener, port| {
+            let registry = Arc::clone(&registry);
+            tokio::spawn(accept(
+                listener,
+                port,
+                registry,
+                Arc::clone(&connections),
+                stopped.clone(),
+            ))
+        };
+        Ok(Self {
+            control: control_address,
+            data: data_address,
+            recovered,
+            listeners: vec![accept(control, Port::Control), accept(data, Port::Data)],
+            housekeeping: tokio::spawn(expire(Arc::clone(&registry), stopped.clone())),
+            sealer: tokio::spawn(seal(Arc::clone(&registry), sealer_stopped)),
+            registry,
+            stop,
+            sealer_stop,
+        })
+    }
+
+    /// Where the control port listens.
+    #[must_use]
+    pub const fn control_addr(&self) -> SocketAddr {
+        self.control
+    }
+
+    /// Where the data port listens.
+    #[must_use]
+    pub const fn data_addr(&self) -> SocketAddr {
+        self.data
+    }
+
+    /// The root folder, absolute.
+    #[must_use]
+    pub fn root(&self) -> &std::path::Path {
+        self.registry.env.root.path()
+    }
+
+    /// What was found in the root folder at the start.
+    #[must_use]
+    pub const fn recovered(&self) -> &Recovered {
+        &self.recovered
+    }
+
+    /// Events from now on. A subscriber that falls behind by more than [`Limits::event_backlog`] is told how many it lost.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.registry.subscribe()
+    }
+
+    /// What was counted since the start.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.registry.env.counters.totals()
+    }
+
+    /// Closes both ports and every connection, seals what is open where it stands, and returns when all of it is on
+    /// the disk and announced.
+    pub async fn shutdown(self) {
+        self.stop.send_replace(true);
+        for task in self.listeners {
+            ended(task.await);
+        }
+        ended(self.housekeeping.await);
+        self.registry.end_all();
+        self.sealer_stop.send_replace(true);
+        ended(self.sealer.await);
+    }
+}
+
+/// Takes connections and owns their tasks.
+async fn accept(
+    listener: TcpListener,
+    port: Port,
+    registry: Arc<Registry>,
+    connections: Arc<Semaphore>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut tasks = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(done) = tasks.join_next() => {
+                ended(done);
+                continue;
+            }
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(?port, %error, "cannot accept");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
+            registry.env.counters.connections_refused.add(1);
+            tracing::warn!(?port, %peer, limit = registry.env.limits.connections, "too many connections");
+            continue;
+        };
+        let serve = serve(port, stream, peer, Arc::clone(&registry), stop.clone());
+        tasks.spawn(async move {
+            serve.await;
+            drop(permit);
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        ended(done);
+    }
+}
+
+async fn serve(
+    port: Port,
+    stream: TcpStream,
+    peer: SocketAddr,
+    registry: Arc<Registry>,
+    stop: watch::Receiver<bool>,
+) {
+    let result = match port {
+        Port::Control => Control::new(registry).serve(stream, stop).await,
+        Port::Data => Data::new(registry, stream, stop).serve().await,
+    };
+    if let Err(error) = result {
+        tracing::warn!(?port, %peer, error = &error as &dyn std::error::Error, "connection closed");
+    }
+}
+
+/// Does the work that syncs and deletes, apart from the connections, until stopped and done.
+async fn seal(registry: Arc<Registry>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let stopping = tokio::select! {
+            () = registry.job_added.notified() => false,
+            _ = stop.wait_for(|stop| *stop) => true,
+        };
+        let registry = Arc::clone(&registry);
+        ended(tokio::task::spawn_blocking(move || registry.run_jobs()).await);
+        if stopping {
+            return;
+        }
+    }
+}
+
+async fn expire(registry: Arc<Registry>, mut stop: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(EXPIRY_PERIOD) => registry.expire(Instant::now()),
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
+    let open = || {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    open().map_err(|source| Error::Listen { address, source })
+}
+
+/// Raises the process's bound of open files as far as it may, and lowers the bound of streams to what fits.
+fn lower_to_descriptors(limits: &mut Limits) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let allowed = if raised.is_ok() { maximum } else { current };
+    let Some(allowed) = allowed else { return };
+    let left = allowed.saturating_sub(SPARE_DESCRIPTORS).saturating_sub(limits.connections as u64);
+    let streams = usize::try_from(left / 2).unwrap_or(usize::MAX).max(1);
+    if streams < limits.streams {
+        tracing::info!(streams, open_files = allowed, "streams bounded by the limit of open files");
+        limits.streams = streams;
+    }
+}
+
+/// A panic of a task is a bug that must be seen, but the other tasks go on.
+fn ended(result: std::result::Result<(), tokio::task::JoinError>) {
+    if let Err(error) = result {
+        tracing::error!(%error, "a task of the relay failed");
+    }
+}

@@ -1,0 +1,377 @@
+//! One stream: its files in the chunk it is in, and its way from chunk to chunk.
+//!
+//! ```text
+//! data file    CHANNEL                 with a trace file limit: CHANNEL_0, CHANNEL_1, … then from _0 again
+//! index file   index/CHANNEL.idx       likewise CHANNEL_0.idx …
+//! ```
+//! A data file is made when the stream enters a chunk, its index file with the first entry.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use wire::live::{
+    AddStream, ChunkId, DataHeader, Name, NetSeqNum, PacketIndex, RelativePath, RelaySessionId,
+    TracefileLimit,
+};
+
+use crate::error::{FileContext, Result};
+use crate::index;
+use crate::merge::{Merge, Place};
+use crate::root::Root;
+
+/// Pieces in which bytes are moved from file to file.
+const COPY_PIECE: usize = 64 * 1024;
+
+/// What a stream carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Metadata, on the control connection.
+    Metadata,
+    /// Packets, each with an index entry; `full` ones have the fields that came with LTTng 2.8.
+    Indexed { full: bool },
+    /// Packets without index entries: snapshots.
+    Bare,
+}
+
+/// A stream of a relay session.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) session: RelaySessionId,
+    pub(crate) kind: Kind,
+    channel: Name,
+    /// Relative to the chunk's folder.
+    path: RelativePath,
+    limit: Option<TracefileLimit>,
+    pub(crate) merge: Merge,
+    /// The chunk it is in.
+    pub(crate) chunk: Option<ChunkId>,
+    /// Where a waiting rotation leads.
+    pub(crate) target: Option<ChunkId>,
+    files: Option<Files>,
+    /// The last packet, once the producer closed the stream.
+    pub(crate) closing: Option<NetSeqNum>,
+    /// Asked about since `BEGIN_DATA_PENDING`.
+    pub(crate) asked: bool,
+}
+
+/// The files being written in the present chunk.
+#[derive(Debug)]
+struct Files {
+    data: Arc<File>,
+    data_len: u64,
+    /// Number of the data file in this chunk, counted from 0 without wrapping.
+    number: u64,
+    index: Option<IndexFile>,
+}
+
+#[derive(Debug)]
+struct IndexFile {
+    file: File,
+    len: u64,
+    /// Number of the data file it describes.
+    number: u64,
+}
+
+/// Where the bytes of a packet go.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot {
+    pub(crate) file: Arc<File>,
+    pub(crate) place: Place,
+}
+
+impl Kind {
+    /// Whether index entries are to be expected.
+    pub(crate) const fn is_indexed(self) -> bool {
+        matches!(self, Self::Indexed { .. })
+    }
+
+    const fn has_packet_numbers(self) -> bool {
+        matches!(self, Self::Indexed { full: true })
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(session: RelaySessionId, request: &AddStream, kind_of_data: Kind) -> Self {
+        Self {
+            session,
+            kind: if request.is_metadata() { Kind::Metadata } else { kind_of_data },
+            channel: request.channel.clone(),
+            path: request.path.clone(),
+            limit: request.tracefile,
+            merge: Merge::default(),
+            chunk: None,
+            target: None,
+            files: None,
+            closing: None,
+            asked: false,
+        }
+    }
+
+    /// Its path in a chunk, as events and journals name it.
+    pub(crate) fn path_in_chunk(&self) -> RelativePath {
+        self.path.join(&self.channel)
+    }
+
+    /// Begins a data file in a chunk's folder. Packets of the chunk before that lie at or after the split
+    /// follow it, and so do their entries.
+    pub(crate) fn enter(
+        &mut self,
+        root: &Root,
+        from_folder: &RelativePath,
+        folder: &RelativePath,
+        first: Option<u64>,
+    ) -> Result<()> {
+        let old = self.files.take();
+        let name = self.data_name(0);
+        let data = root.create(&folder.join_path(&self.path), &name)?;
+        self.files = Some(Files { data: Arc::new(data), data_len: 0, number: 0, index: None });
+        match (old, first) {
+            (Some(old), Some(first)) => self.take_along(root, from_folder, folder, old, first),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leaves the chunk without entering another.
+    pub(crate) fn leave(&mut self) {
+        self.files = None;
+        self.chunk = None;
+    }
+
+    /// Where the next packet goes; begins the next trace file when the limit says so.
+    pub(crate) fn slot(
+        &mut self,
+        root: &Root,
+        folder: &RelativePath,
+        header: &DataHeader,
+    ) -> Result<Option<Slot>> {
+        let Some(files) = &self.files else { return Ok(None) };
+        let full = self.limit.is_some_and(|limit| {
+            files.data_len > 0 && files.data_len + u64::from(header.data_len) > limit.size_bytes
+        });
+        if full {
+            let number = files.number + 1;
+            let name = self.data_name(number);
+            let data = root.replace(&folder.join_path(&self.path), &name)?;
+            if let Some(files) = &mut self.files {
+                files.data = Arc::new(data);
+                files.data_len = 0;
+                files.number = number;
+            }
+        }
+        Ok(self.files.as_ref().map(|files| Slot {
+            file: Arc::clone(&files.data),
+            place: Place { file: files.number, offset: files.data_len },
+        }))
+    }
+
+    /// The packet at the end of the file is whole.
+    pub(crate) const fn grow(&mut self, len: u64) {
+        if let Some(files) = &mut self.files {
+            files.data_len += len;
+        }
+    }
+
+    /// Writes an entry. One whose trace file was overwritten meanwhile is dropped: `false`.
+    pub(crate) fn append_index(
+        &mut self,
+        root: &Root,
+        folder: &RelativePath,
+        place: Place,
+        entry: &PacketIndex,
+    ) -> Result<bool> {
+        let Some(files) = &self.files else { return Ok(false) };
+        let kept = self.limit.and_then(|limit| limit.count).unwrap_or(u64::MAX);
+        if files.number.saturating_sub(place.file) >= kept {
+            return Ok(false);
+        }
+        if files.index.as_ref().is_none_or(|index| index.number != place.file) {
+            let opened = self.open_index(root, folder, place.file)?;
+            if let Some(files) = &mut self.files {
+                files.index = Some(opened);
+            }
+        }
+        let path = self.index_folder(folder);
+        let Some(index) = self.files.as_mut().and_then(|files| files.index.as_mut()) else {
+            return Ok(false);
+        };
+        let mut record = Vec::with_capacity(index::record_len(true));
+        index::record(place.offset, entry, &mut record);
+        index.file.write_all_at(&record, index.len).on("write index in", path.as_path())?;
+        index.len += record.len() as u64;
+        Ok(true)
+    }
+
+    /// Appends metadata and its padding.
+    pub(crate) fn append_metadata(&mut self, bytes: &[u8], padding: u64) -> Result<bool> {
+        let path = self.path_in_chunk();
+        let Some(files) = &mut self.files else { return Ok(false) };
+        let end = files.data_len + bytes.len() as u64 + padding;
+        files.data.write_all_at(bytes, files.data_len).on("write", path.as_path())?;
+        if padding > 0 {
+            files.data.set_len(end).on("extend", path.as_path())?;
+        }
+        files.data_len = end;
+        Ok(true)
+    }
+
+    /// Empties the metadata file.
+    pub(crate) fn reset_metadata(&mut self) -> Result<bool> {
+        let path = self.path_in_chunk();
+        let Some(files) = &mut self.files else { return Ok(false) };
+        files.data.set_len(0).on("truncate", path.as_path())?;
+        files.data_len = 0;
+        Ok(true)
+    }
+
+    /// Offset in the present data file from which packets belong to the chunk that begins with packet
+    /// `at`; `None` when none of them does.
+    pub(crate) fn split(&mut self, at: u64) -> Result<Option<u64>> {
+        let path = self.path_in_chunk();
+        let Some(files) = &self.files else { return Ok(None) };
+        let number = files.number;
+        let overtaken = self.merge.last_committed().is_some_and(|last| last.get() >= at);
+        let committed = match &files.index {
+            Some(index)
+                if overtaken && index.number == number && self.kind.has_packet_numbers() =>
+            {
+                first_record(index, at).on("read index of", path.as_path())?.map(|found| found.1)
+            }
+            _ => None,
+        };
+        let waiting = self
+            .merge
+            .waiting_places()
+            .filter(|place| place.file == number)
+            .map(|place| place.offset)
+            .min();
+        Ok(committed.into_iter().chain(waiting).min())
+    }
+
+    /// Moves packets from `first` on, and their entries, out of the files of the chunk before.
+    fn take_along(
+        &mut self,
+        root: &Root,
+        from_folder: &RelativePath,
+        folder: &RelativePath,
+        mut old: Files,
+        first: u64,
+    ) -> Result<()> {
+        let path = self.path_in_chunk();
+        let Some(files) = &mut self.files else { return Ok(()) };
+        let moved = old.data_len.saturating_sub(first);
+        copy(&old.data, first, &files.data, moved).on("move packets of", path.as_path())?;
+        old.data.set_len(first).on("truncate", path.as_path())?;
+        files.data_len = moved;
+        for place in self.merge.waiting_places() {
+            if place.file == old.number {
+                *place = Place { file: 0, offset: place.offset.saturating_sub(first) };
+            }
+        }
+        let entries = match old.index.take() {
+            Some(index) if index.number == old.number => {
+                cut_records(&index, first).on("move entries of", path.as_path())?
+            }
+            _ => Vec::new(),
+        };
+        tracing::debug!(stream = %path, from = %from_folder, to = %folder, bytes = moved, "packets moved to the new chunk");
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let mut index = self.open_index(root, folder, 0)?;
+        index.file.write_all_at(&entries, index.len).on("write index of", path.as_path())?;
+        index.len += entries.len() as u64;
+        if let Some(files) = &mut self.files {
+            files.index = Some(index);
+        }
+        Ok(())
+    }
+
+    fn open_index(&self, root: &Root, folder: &RelativePath, number: u64) -> Result<IndexFile> {
+        let folder = self.index_folder(folder);
+        let name = format!("{}.idx", self.data_name(number));
+        let file = if self.wraps(number) {
+            root.replace(&folder, &name)?
+        } else {
+            root.create(&folder, &name)?
+        };
+        let header = index::header(self.kind.has_packet_numbers());
+        file.write_all_at(&header, 0).on("write", folder.as_path().join(name))?;
+        Ok(IndexFile { file, len: header.len() as u64, number })
+    }
+
+    fn index_folder(&self, folder: &RelativePath) -> RelativePath {
+        let index = RelativePath::new("index").unwrap_or_default();
+        folder.join_path(&self.path).join_path(&index)
+    }
+
+    fn wraps(&self, number: u64) -> bool {
+        self.limit.and_then(|limit| limit.count).is_some_and(|count| number >= count)
+    }
+
+    fn data_name(&self, number: u64) -> String {
+        match self.limit {
+            None => self.channel.to_string(),
+            Some(TracefileLimit { count: Some(count), .. }) => {
+                format!("{}_{}", self.channel, number % count)
+            }
+            Some(_) => format!("{}_{number}", self.channel),
+        }
+    }
+}
+
+/// The first record at or after a packet: (offset in the index file, offset in the data file).
+fn first_record(index: &IndexFile, at: u64) -> io::Result<Option<(u64, u64)>> {
+    find_record(index, |_, packet| packet >= at)
+}
+
+/// The first record that `wanted(data offset, packet number)` picks, from the end backwards while it does.
+fn find_record(
+    index: &IndexFile,
+    wanted: impl Fn(u64, u64) -> bool,
+) -> io::Result<Option<(u64, u64)>> {
+    let len = index::record_len(true) as u64;
+    let mut record = vec![0; index::record_len(true)];
+    let mut position = index.len;
+    let mut found = None;
+    while position >= index::HEADER_LEN as u64 + len {
+        position -= len;
+        index.file.read_exact_at(&mut record, position)?;
+        match index::place_of(&record) {
+            Some((offset, packet)) if wanted(offset, packet) => found = Some((position, offset)),
+            _ => break,
+        }
+    }
+    Ok(found)
+}
+
+/// Cuts the records of packets from `first` on off the file and gives them with offsets from there.
+fn cut_records(index: &IndexFile, first: u64) -> io::Result<Vec<u8>> {
+    let Some((position, _)) = find_record(index, |offset, _| offset >= first)? else {
+        return Ok(Vec::new());
+    };
+    let len = usize::try_from(index.len - position).map_err(io::Error::other)?;
+    let mut records = vec![0; len];
+    index.file.read_exact_at(&mut records, position)?;
+    for record in records.chunks_exact_mut(index::record_len(true)) {
+        if let Some((offset, _)) = index::place_of(record) {
+            index::set_offset(record, offset.saturating_sub(first));
+        }
+    }
+    index.file.set_len(position)?;
+    Ok(records)
+}
+
+fn copy(from: &File, offset: u64, to: &File, len: u64) -> io::Result<()> {
+    let mut piece = vec![0; COPY_PIECE];
+    let mut done = 0;
+    while done < len {
+        let want = usize::try_from(len - done).unwrap_or(COPY_PIECE).min(COPY_PIECE);
+        let Some(piece) = piece.get_mut(..want) else { break };
+        from.read_exact_at(piece, offset + done)?;
+        to.write_all_at(piece, done)?;
+        done += want as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! The relay as a whole: recorded producers, real ones, hostile ones, and crashes.
+#![expect(clippy::unwrap_used, reason = "a test that fails here fails")]
+
+mod client;
+mod disk;
+mod replay;

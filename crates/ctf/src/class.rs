@@ -205,7 +205,7 @@ impl EventRecordClass {
         self.index
     }
 
-    /// The name, empty when the metadata gives none.
+    /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

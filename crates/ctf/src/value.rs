@@ -341,7 +341,7 @@ impl<'a> Compound<'a> {
         let element = self.layout.node(self.node + 1)?;
         let is_byte =
             matches!(&element.kind, Kind::Integer(int) if int.bits == 8) && element.align <= 8;
-        let length = self.length().filter(|_| is_byte && self.pos % 8 == 0)?;
+        let length = self.length().filter(|_| is_byte && self.pos.is_multiple_of(8))?;
         let begin = bits::align_up(self.pos, element.align)? / 8;
         let tail = self.context.data.get(usize::try_from(begin).ok()?..)?;
         tail.get(..usize::try_from(length).ok()?)

@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
         if let Kind::Integer(crate::layout::Integer { order, .. }) | Kind::Float { order, .. } =
             &node.kind
         {
-            if self.pos % 8 != 0 && self.order.is_some_and(|before| before != *order) {
+            if !self.pos.is_multiple_of(8) && self.order.is_some_and(|before| before != *order) {
                 return Err(self.fault(index, DecodeErrorKind::ByteOrderChange));
             }
             self.order = Some(*order);
@@ -235,7 +235,7 @@ pub(crate) fn advanced(
     bits: u64,
     node: u32,
 ) -> Result<u64, Fault> {
-    let end = pos.checked_add(bits).unwrap_or(u64::MAX);
+    let end = pos.saturating_add(bits);
     if end <= context.limit { Ok(end) } else { Err(beyond(context, pos, node, end)) }
 }
 

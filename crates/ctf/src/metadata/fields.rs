@@ -42,7 +42,18 @@ pub(crate) struct Body<'a> {
 
 /// Words that make up the names of C's number types.
 const TYPE_WORDS: [&str; 12] = [
-    "char", "short", "int", "long", "float", "double", "signed", "unsigned", "void", "_Bool", "_Complex", "_Imaginary",
+    "char",
+    "short",
+    "int",
+    "long",
+    "float",
+    "double",
+    "signed",
+    "unsigned",
+    "void",
+    "_Bool",
+    "_Complex",
+    "_Imaginary",
 ];
 
 impl<'a> Parser<'a> {
@@ -107,7 +118,11 @@ impl<'a> Parser<'a> {
     }
 
     fn optional_name(&mut self) -> Result<Option<&'a str>> {
-        if matches!(self.token, Token::Word(_)) { self.identifier("a name or {").map(Some) } else { Ok(None) }
+        if matches!(self.token, Token::Word(_)) {
+            self.identifier("a name or {").map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     fn open_body(
@@ -162,7 +177,12 @@ impl<'a> Parser<'a> {
                 let options = Arc::clone(options);
                 self.add(at, Type::Variant { selector: Some(selector), options })?
             }
-            (Some(_), _) => return Err((at, TextProblem::Duplicate { what: "selector of variant", name: shorten(name) })),
+            (Some(_), _) => {
+                return Err((
+                    at,
+                    TextProblem::Duplicate { what: "selector of variant", name: shorten(name) },
+                ));
+            }
             (None, _) => named,
         };
         Ok(Some((ty, purpose)))
@@ -171,10 +191,20 @@ impl<'a> Parser<'a> {
     /// A dotted reference whose parts are no keywords, except for the prefixes of scopes.
     fn reference(&mut self) -> Result<Path> {
         let path = self.path()?;
-        let is_scope = matches!(path.names.first().map(|name| &**name), Some("stream" | "event" | "trace" | "env"));
-        let wrong = path.names.iter().any(|name| KEYWORDS.contains(&&**name)) && !(is_scope && path.names.len() > 1);
+        let is_scope = matches!(
+            path.names.first().map(|name| &**name),
+            Some("stream" | "event" | "trace" | "env")
+        );
+        let wrong = path.names.iter().any(|name| KEYWORDS.contains(&&**name))
+            && !(is_scope && path.names.len() > 1);
         if wrong {
-            return Err((path.at, TextProblem::Unexpected { expected: "a field", found: shorten(&path.names.join(".")) }));
+            return Err((
+                path.at,
+                TextProblem::Unexpected {
+                    expected: "a field",
+                    found: shorten(&path.names.join(".")),
+                },
+            ));
         }
         Ok(path)
     }
@@ -190,7 +220,9 @@ impl<'a> Parser<'a> {
                 let align = self.minimum_align()?;
                 (NameSpace::Structure, Type::Structure { members, align })
             }
-            Some(_) if members.is_empty() => return Err((body.at, TextProblem::Missing("an option of the variant"))),
+            Some(_) if members.is_empty() => {
+                return Err((body.at, TextProblem::Missing("an option of the variant")));
+            }
             Some(selector) => (NameSpace::Variant, Type::Variant { selector, options: members }),
         };
         let ty = self.add(body.at, ty)?;
@@ -224,7 +256,9 @@ impl<'a> Parser<'a> {
             let at = self.at;
             let name = self.identifier("a field name")?;
             let ty = self.brackets(ty)?;
-            let Some(body) = self.open.last_mut() else { return Err(self.unexpected("a declaration")) };
+            let Some(body) = self.open.last_mut() else {
+                return Err(self.unexpected("a declaration"));
+            };
             if !body.member_names.insert(name) {
                 return Err((at, TextProblem::Duplicate { what: "field", name: shorten(name) }));
             }
@@ -309,7 +343,7 @@ impl<'a> Parser<'a> {
             }
             self.bump()?;
         }
-        if words.is_empty() {
+        if let [] | ["struct" | "variant" | "enum"] = *words {
             return Err(self.unexpected("a type name"));
         }
         let stars = self.stars()?;
@@ -374,7 +408,10 @@ impl<'a> Parser<'a> {
             (_, None) => return Err((begin, TextProblem::Missing("mant_dig"))),
             (Some(exponent), Some(mantissa)) => {
                 let found = format!("{exponent} and {mantissa}");
-                return Err((begin, TextProblem::Value { attribute: "exp_dig and mant_dig", found }));
+                return Err((
+                    begin,
+                    TextProblem::Value { attribute: "exp_dig and mant_dig", found },
+                ));
             }
         };
         Ok(Type::Float { bits, order, align: align.unwrap_or(8) })
@@ -386,7 +423,9 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         self.statements("a string", Inside::Scalar, &mut |_, statement| match statement {
-            Statement::Value { at, name, value } if name == "encoding" => encoding(at, &value).map(|_| ()),
+            Statement::Value { at, name, value } if name == "encoding" => {
+                encoding(at, &value).map(|_| ())
+            }
             _ => Ok(()),
         })
     }
@@ -426,7 +465,13 @@ impl<'a> Parser<'a> {
     fn container_of(&self, at: usize, ty: TypeId) -> Result<IntegerType> {
         match self.document.types.get(ty) {
             Some(Type::Integer(integer)) => Ok(integer.clone()),
-            _ => Err((at, TextProblem::Class { what: "the class under an enumeration", expected: "an integer" })),
+            _ => Err((
+                at,
+                TextProblem::Class {
+                    what: "the class under an enumeration",
+                    expected: "an integer",
+                },
+            )),
         }
     }
 
@@ -465,8 +510,12 @@ impl<'a> Parser<'a> {
         }
         let (least, most) = range_of(container);
         if first > last || first < least || last > most {
-            let found = if first == last { first.to_string() } else { format!("{first} ... {last}") };
-            return Err((begin, TextProblem::Value { attribute: "the value of an enumeration's label", found }));
+            let found =
+                if first == last { first.to_string() } else { format!("{first} ... {last}") };
+            return Err((
+                begin,
+                TextProblem::Value { attribute: "the value of an enumeration's label", found },
+            ));
         }
         Ok(Mapping { label: label.into(), first, last })
     }
@@ -489,7 +538,11 @@ fn range_of(integer: &IntegerType) -> (i128, i128) {
 /// A power of two of bits, up to 2³².
 fn alignment(at: usize, value: &Attribute) -> Result<u64> {
     let align = value.unsigned(at, "align")?;
-    if align.is_power_of_two() && align <= 1 << 32 { Ok(align) } else { Err(value.wrong(at, "align")) }
+    if align.is_power_of_two() && align <= 1 << 32 {
+        Ok(align)
+    } else {
+        Err(value.wrong(at, "align"))
+    }
 }
 
 fn byte_order(at: usize, value: &Attribute) -> Result<Option<ByteOrder>> {
@@ -503,12 +556,16 @@ fn byte_order(at: usize, value: &Attribute) -> Result<Option<ByteOrder>> {
 
 fn display_base(at: usize, value: &Attribute) -> Result<Base> {
     match (value, value.word()) {
-        (Attribute::Number(2), _) | (Attribute::Words(_), Some("binary" | "b")) => Ok(Base::Binary),
-        (Attribute::Number(8), _) | (Attribute::Words(_), Some("octal" | "oct" | "o")) => Ok(Base::Octal),
-        (Attribute::Number(10), _) | (Attribute::Words(_), Some("decimal" | "dec" | "d" | "i" | "u")) => {
-            Ok(Base::Decimal)
+        (Attribute::Number(2), _) | (Attribute::Words(_), Some("binary" | "bin" | "b")) => {
+            Ok(Base::Binary)
         }
-        (Attribute::Number(16), _) | (Attribute::Words(_), Some("hexadecimal" | "hex" | "x" | "X" | "p")) => {
+        (Attribute::Number(8), _) | (Attribute::Words(_), Some("octal" | "oct" | "o")) => {
+            Ok(Base::Octal)
+        }
+        (Attribute::Number(10), _)
+        | (Attribute::Words(_), Some("decimal" | "dec" | "d" | "i" | "u")) => Ok(Base::Decimal),
+        (Attribute::Number(16), _)
+        | (Attribute::Words(_), Some("hexadecimal" | "hex" | "x" | "X" | "p")) => {
             Ok(Base::Hexadecimal)
         }
         _ => Err(value.wrong(at, "base")),

@@ -113,6 +113,7 @@ impl<'a> Lexer<'a> {
                     return Ok(inside.get(..len).unwrap_or(&[]));
                 }
                 b'\n' if !escaped => break,
+                0 => return Err((self.at + prefix + len, TextProblem::Byte(0))),
                 _ => escaped = *byte == b'\\' && !escaped,
             }
         }

@@ -1,6 +1,6 @@
 //! From the document to the trace class: ids, roles, clocks, compiled layouts.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::lexer::Problem;
 use super::parser::{Document, EventBlock, StreamBlock, shorten};
@@ -21,7 +21,7 @@ pub(crate) fn trace_class(document: Document) -> Result<TraceClass> {
     let Document { types, trace, environment, mut clocks, mut streams, events } = document;
     let trace = trace.ok_or((0, TextProblem::Missing("the trace block")))?;
     let byte_order = trace.byte_order.ok_or((0, TextProblem::Missing("the trace's byte_order")))?;
-    if streams.is_empty() && events.iter().any(|event| event.stream_id.is_none()) {
+    if streams.is_empty() && events.iter().all(|event| event.stream_id.is_none()) {
         streams.push(StreamBlock { id: Some(0), ..StreamBlock::default() });
     }
     let stream_ids = stream_ids(&streams)?;
@@ -35,7 +35,8 @@ pub(crate) fn trace_class(document: Document) -> Result<TraceClass> {
         local_registers: 0,
         most_local_registers: 0,
     };
-    let mut header = Writer::draft(&mut shared, Scope::PacketHeader, trace.packet_header, Vec::new())?;
+    let mut header =
+        Writer::draft(&mut shared, Scope::PacketHeader, trace.packet_header, Vec::new())?;
     if let Some(draft) = &mut header {
         packet_header_roles(draft, trace.packet_header.map_or(0, |root| root.at), streams.len())?;
     }
@@ -66,7 +67,8 @@ pub(crate) fn trace_class(document: Document) -> Result<TraceClass> {
             payload: compile(payload),
         });
     }
-    let streams = (0_u32..).zip(drafts).map(|(index, draft)| draft.finish(index, shared_registers)).collect();
+    let streams =
+        (0_u32..).zip(drafts).map(|(index, draft)| draft.finish(index, shared_registers)).collect();
     Ok(TraceClass {
         uuid: trace.uuid,
         byte_order,
@@ -84,7 +86,8 @@ fn stream_ids(streams: &[StreamBlock]) -> Result<Vec<u64>> {
     let mut seen = HashSet::new();
     let id_of = |stream: &StreamBlock| {
         let implied = (streams.len() == 1).then_some(0);
-        let id = stream.id.or(implied).ok_or((stream.at, TextProblem::Missing("the id of a stream")))?;
+        let id =
+            stream.id.or(implied).ok_or((stream.at, TextProblem::Missing("the id of a stream")))?;
         if seen.insert(id) { Ok(id) } else { Err(duplicate(stream.at, "stream id", id)) }
     };
     streams.iter().map(id_of).collect()
@@ -112,16 +115,21 @@ impl StreamDraft {
         clocks: &mut Vec<ClockClass>,
     ) -> Result<Self> {
         let before = earlier([(Scope::PacketHeader, header.as_mut())]);
-        let mut packet_context = Writer::draft(shared, Scope::PacketContext, block.packet_context, before)?;
-        let before =
-            earlier([(Scope::PacketHeader, header.as_mut()), (Scope::PacketContext, packet_context.as_mut())]);
-        let mut event_header = Writer::draft(shared, Scope::EventHeader, block.event_header, before)?;
+        let mut packet_context =
+            Writer::draft(shared, Scope::PacketContext, block.packet_context, before)?;
+        let before = earlier([
+            (Scope::PacketHeader, header.as_mut()),
+            (Scope::PacketContext, packet_context.as_mut()),
+        ]);
+        let mut event_header =
+            Writer::draft(shared, Scope::EventHeader, block.event_header, before)?;
         let before = earlier([
             (Scope::PacketHeader, header.as_mut()),
             (Scope::PacketContext, packet_context.as_mut()),
             (Scope::EventHeader, event_header.as_mut()),
         ]);
-        let event_context = Writer::draft(shared, Scope::EventCommonContext, block.event_context, before)?;
+        let event_context =
+            Writer::draft(shared, Scope::EventCommonContext, block.event_context, before)?;
         if let Some(draft) = &mut packet_context {
             packet_context_roles(draft);
         }
@@ -178,7 +186,11 @@ fn event_classes(
     streams: &mut [StreamDraft],
 ) -> Result<Vec<EventDraft>> {
     let mut seen = HashSet::new();
-    let alone = events.len() == 1;
+    // The only event of a stream may leave out its id.
+    let mut by_stream = HashMap::<_, u32>::new();
+    for block in &events {
+        *by_stream.entry(block.stream_id).or_default() += 1;
+    }
     let mut drafts = Vec::with_capacity(events.len());
     for block in events {
         let stream_id = match (block.stream_id, &*streams) {
@@ -186,16 +198,24 @@ fn event_classes(
             (None, [only]) => only.id,
             _ => return Err((block.at, TextProblem::Missing("the stream_id of an event"))),
         };
-        let unknown = || (block.at, TextProblem::Unknown { what: "stream", name: stream_id.to_string() });
-        let stream = streams.binary_search_by_key(&stream_id, |stream| stream.id).map_err(|_place| unknown())?;
-        let id = block.id.or(alone.then_some(0)).ok_or((block.at, TextProblem::Missing("the id of an event")))?;
+        let unknown =
+            || (block.at, TextProblem::Unknown { what: "stream", name: stream_id.to_string() });
+        let stream = streams
+            .binary_search_by_key(&stream_id, |stream| stream.id)
+            .map_err(|_place| unknown())?;
+        let alone = by_stream.get(&block.stream_id) == Some(&1);
+        let id = block
+            .id
+            .or(alone.then_some(0))
+            .ok_or((block.at, TextProblem::Missing("the id of an event")))?;
         if !seen.insert((stream, id)) {
             return Err(duplicate(block.at, "event id", id));
         }
         shared.local_registers = 0;
         let Some(parent) = streams.get_mut(stream) else { return Err(unknown()) };
         let earlier = before(header, parent, None);
-        let mut context = Writer::draft(shared, Scope::EventSpecificContext, block.context, earlier)?;
+        let mut context =
+            Writer::draft(shared, Scope::EventSpecificContext, block.context, earlier)?;
         let earlier = before(header, parent, context.as_mut());
         let payload = Writer::draft(shared, Scope::Payload, block.payload, earlier)?;
         drafts.push(EventDraft { block, id, stream, context, payload });
@@ -257,14 +277,16 @@ fn packet_header_roles(draft: &mut Draft, at: usize, streams: usize) -> Result<(
             "stream_id" => Role::StreamClassId,
             "stream_instance_id" => Role::StreamInstanceId,
             "uuid" => {
-                uuid_role(draft, node).ok_or_else(|| wrong("the packet header's uuid", "an array of 16 bytes"))?;
+                uuid_role(draft, node)
+                    .ok_or_else(|| wrong("the packet header's uuid", "an array of 16 bytes"))?;
                 continue;
             }
             _ => continue,
         };
         has_stream_id |= role == Role::StreamClassId;
         let int = integer(draft, node).filter(|int| !int.signed);
-        let int = int.ok_or_else(|| wrong("an id or magic in the packet header", "an unsigned integer"))?;
+        let int =
+            int.ok_or_else(|| wrong("an id or magic in the packet header", "an unsigned integer"))?;
         if role == Role::Magic && int.bits != 32 {
             return Err(wrong("the packet header's magic", "32 bits wide"));
         }
@@ -335,7 +357,10 @@ fn take_clock(draft: &mut Draft, clocks: &[ClockClass], clock: &mut Option<usize
             let what = "the clock of a stream's times";
             return Err((path.at, TextProblem::Class { what, expected: "the same for all" }));
         }
-        let int = usize::try_from(node).ok().and_then(|node| integer(draft, node)).filter(|int| !int.signed);
+        let int = usize::try_from(node)
+            .ok()
+            .and_then(|node| integer(draft, node))
+            .filter(|int| !int.signed);
         if let Some(int) = int {
             int.role = int.role.or(Some(Role::ClockTimestamp));
         }

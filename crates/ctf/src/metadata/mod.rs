@@ -110,8 +110,9 @@ fn unpack_one<'a>(
     }
     let (content_bits, total_bits) = (number(24)?, number(28)?);
     let sizes = MetadataPacketProblem::Sizes { content_bits, total_bits };
-    let whole_bytes =
-        |bits: u32| (bits % 8 == 0).then(|| usize::try_from(bits / 8).ok()).flatten().ok_or(sizes);
+    let whole_bytes = |bits: u32| {
+        bits.is_multiple_of(8).then(|| usize::try_from(bits / 8).ok()).flatten().ok_or(sizes)
+    };
     let (content, total) = (whole_bytes(content_bits)?, whole_bytes(total_bits)?);
     if content < HEADER_BYTES || content > total {
         return Err(sizes);

@@ -160,9 +160,36 @@ pub(crate) fn shorten(text: &str) -> String {
 
 /// Words that cannot be names.
 pub(crate) const KEYWORDS: [&str; 30] = [
-    "align", "callsite", "char", "clock", "const", "double", "enum", "env", "event", "float", "floating_point", "int",
-    "integer", "long", "short", "signed", "stream", "string", "struct", "trace", "typealias", "typedef", "unsigned",
-    "variant", "void", "_Bool", "_Complex", "_Imaginary", "inline", "register",
+    "align",
+    "callsite",
+    "char",
+    "clock",
+    "const",
+    "double",
+    "enum",
+    "env",
+    "event",
+    "float",
+    "floating_point",
+    "int",
+    "integer",
+    "long",
+    "short",
+    "signed",
+    "stream",
+    "string",
+    "struct",
+    "trace",
+    "typealias",
+    "typedef",
+    "unsigned",
+    "variant",
+    "void",
+    "_Bool",
+    "_Complex",
+    "_Imaginary",
+    "inline",
+    "register",
 ];
 
 impl<'a> Parser<'a> {
@@ -195,7 +222,11 @@ impl<'a> Parser<'a> {
                 self.block("a callsite block", &mut |_, _| Ok(()))
             }
             _ => {
-                if self.declaration()? { Ok(()) } else { Err(self.unexpected("a statement")) }
+                if self.declaration()? {
+                    Ok(())
+                } else {
+                    Err(self.unexpected("a statement"))
+                }
             }
         }
     }
@@ -317,7 +348,10 @@ impl<'a> Parser<'a> {
             let at = self.at;
             let name = self.path()?.names.join(".");
             if !seen.insert(name.clone()) {
-                return Err((at, TextProblem::Duplicate { what: "attribute", name: shorten(&name) }));
+                return Err((
+                    at,
+                    TextProblem::Duplicate { what: "attribute", name: shorten(&name) },
+                ));
             }
             let statement = if self.take("=")? {
                 Statement::Value { at: self.at, name, value: self.attribute()? }
@@ -335,14 +369,20 @@ impl<'a> Parser<'a> {
     fn root(&self, at: usize, ty: TypeId) -> Result<Option<Root>> {
         match self.document.types.get(ty) {
             Some(Type::Structure { .. }) => Ok(Some(Root { at, ty })),
-            _ => Err((at, TextProblem::Class { what: "the field class of a scope", expected: "a structure" })),
+            _ => Err((
+                at,
+                TextProblem::Class { what: "the field class of a scope", expected: "a structure" },
+            )),
         }
     }
 
     fn trace(&mut self, begin: usize) -> Result<()> {
         self.bump()?;
         if self.document.trace.is_some() {
-            return Err((begin, TextProblem::Duplicate { what: "block", name: "trace".to_owned() }));
+            return Err((
+                begin,
+                TextProblem::Duplicate { what: "block", name: "trace".to_owned() },
+            ));
         }
         let mut block = TraceBlock::default();
         let (mut major, mut minor) = (None, None);
@@ -383,7 +423,9 @@ impl<'a> Parser<'a> {
         let mut block = StreamBlock { at: begin, ..StreamBlock::default() };
         self.block("a stream block", &mut |parser, statement| {
             match statement {
-                Statement::Value { at, name, value } if name == "id" => block.id = Some(value.unsigned(at, "id")?),
+                Statement::Value { at, name, value } if name == "id" => {
+                    block.id = Some(value.unsigned(at, "id")?)
+                }
                 Statement::Root { at, name, ty } => match &*name {
                     "packet.context" => block.packet_context = parser.root(at, ty)?,
                     "event.header" => block.event_header = parser.root(at, ty)?,
@@ -422,6 +464,9 @@ impl<'a> Parser<'a> {
             }
             Ok(())
         })?;
+        if block.name.is_empty() {
+            return Err((begin, TextProblem::Missing("the name of an event")));
+        }
         self.document.events.push(block);
         Ok(())
     }
@@ -432,7 +477,9 @@ impl<'a> Parser<'a> {
         self.block("a clock block", &mut |_, statement| {
             let Statement::Value { at, name, value } = statement else { return Ok(()) };
             match &*name {
-                "name" => value.word().ok_or_else(|| value.wrong(at, "name"))?.clone_into(&mut clock.name),
+                "name" => {
+                    value.word().ok_or_else(|| value.wrong(at, "name"))?.clone_into(&mut clock.name)
+                }
                 "uuid" => clock.uuid = Some(value.uuid(at)?),
                 "description" => clock.description = Some(value.text(at, "description")?),
                 "freq" => {
@@ -453,7 +500,10 @@ impl<'a> Parser<'a> {
             return Err((begin, TextProblem::Missing("the clock's name")));
         }
         if self.document.clocks.iter().any(|other| other.name == clock.name) {
-            return Err((begin, TextProblem::Duplicate { what: "clock", name: shorten(&clock.name) }));
+            return Err((
+                begin,
+                TextProblem::Duplicate { what: "clock", name: shorten(&clock.name) },
+            ));
         }
         self.document.clocks.push(clock);
         Ok(())
@@ -493,14 +543,21 @@ impl<'a> Parser<'a> {
             }
             Token::Word("struct" | "variant" | "enum") => {
                 self.field_class()?;
-                self.expect(";")?;
+                // The closing brace is end enough; some metadata leaves the semicolon out.
+                self.take(";")?;
             }
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    pub(crate) fn declare(&mut self, at: usize, space: NameSpace, name: &str, ty: TypeId) -> Result<()> {
+    pub(crate) fn declare(
+        &mut self,
+        at: usize,
+        space: NameSpace,
+        name: &str,
+        ty: TypeId,
+    ) -> Result<()> {
         let fresh = self.names.last_mut().is_none_or(|names| names.declare(space, name, ty));
         if fresh {
             return Ok(());
@@ -515,7 +572,10 @@ impl<'a> Parser<'a> {
 
     pub(crate) fn add(&mut self, at: usize, ty: Type) -> Result<TypeId> {
         let limit = super::types::MAX_DEPTH.into();
-        self.document.types.add(ty).ok_or((at, TextProblem::TooMany { what: "levels of nesting", limit }))
+        self.document
+            .types
+            .add(ty)
+            .ok_or((at, TextProblem::TooMany { what: "levels of nesting", limit }))
     }
 }
 

@@ -98,7 +98,8 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         let Some(root) = root else { return Ok(None) };
         let steps = vec![Step::Open(Box::from(""), root.ty)];
         let draft = Draft::default();
-        let mut writer = Writer { shared, scope, earlier, at: root.at, draft, opened: Vec::new(), steps };
+        let mut writer =
+            Writer { shared, scope, earlier, at: root.at, draft, opened: Vec::new(), steps };
         while let Some(step) = writer.steps.pop() {
             match step {
                 Step::Open(name, ty) => writer.open(name, ty)?,
@@ -113,7 +114,8 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         let Some(ty) = types.get(ty) else { return Ok(()) };
         let limit = u64::try_from(MAX_NODES).unwrap_or(u64::MAX);
         let left = self.shared.nodes_left.checked_sub(1);
-        self.shared.nodes_left = left.ok_or((self.at, TextProblem::TooMany { what: "fields", limit }))?;
+        self.shared.nodes_left =
+            left.ok_or((self.at, TextProblem::TooMany { what: "fields", limit }))?;
         let index = u32::try_from(self.draft.nodes.len()).unwrap_or(u32::MAX);
         match ty {
             Type::Integer(integer) => self.integer(name, integer, None, index),
@@ -127,14 +129,23 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
             Type::Text => self.push(name, Kind::Text, 8),
             Type::Structure { members, align } => {
                 let pending = Pending::Structure { align: *align };
-                self.compound(name, Kind::Structure, pending, members.iter().map(|m| (m.name.clone(), m.ty)));
+                self.compound(
+                    name,
+                    Kind::Structure,
+                    pending,
+                    members.iter().map(|m| (m.name.clone(), m.ty)),
+                );
             }
             Type::Array { length, element } => self.array(name, length, *element)?,
-            Type::Variant { selector, options } => self.variant(name, selector.as_ref(), options)?,
+            Type::Variant { selector, options } => {
+                self.variant(name, selector.as_ref(), options)?
+            }
         }
         if let Some(parent) = self.opened.last_mut().filter(|parent| parent.node != index) {
             parent.children.push(index);
-        } else if let Some(parent) = self.opened.len().checked_sub(2).and_then(|i| self.opened.get_mut(i)) {
+        } else if let Some(parent) =
+            self.opened.len().checked_sub(2).and_then(|i| self.opened.get_mut(i))
+        {
             parent.children.push(index);
         }
         Ok(())
@@ -145,13 +156,20 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         self.draft.nodes.push(Node { name, kind, align, next, min_bits: 0, place: None });
     }
 
-    fn integer(&mut self, name: Box<str>, integer: &IntegerType, mappings: Option<Arc<Mappings>>, index: u32) {
+    fn integer(
+        &mut self,
+        name: Box<str>,
+        integer: &IntegerType,
+        mappings: Option<Arc<Mappings>>,
+        index: u32,
+    ) {
         if let Some(clock) = &integer.clock {
             self.draft.clocks.push((index, clock.clone()));
         }
         let order = integer.order.unwrap_or(self.shared.native);
         let (bits, signed, base) = (integer.bits, integer.signed, integer.base);
-        let kind = Kind::Integer(Integer { bits, signed, order, base, role: None, save: None, mappings });
+        let kind =
+            Kind::Integer(Integer { bits, signed, order, base, role: None, save: None, mappings });
         self.push(name, kind, integer.align);
     }
 
@@ -174,7 +192,9 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
     fn array(&mut self, name: Box<str>, length: &LengthType, element: TypeId) -> Result<()> {
         let length = match length {
             LengthType::Fixed(length) => Length::Fixed(*length),
-            LengthType::Reference(path) if path.names.first().is_some_and(|first| &**first == "env") => {
+            LengthType::Reference(path)
+                if path.names.first().is_some_and(|first| &**first == "env") =>
+            {
                 Length::Fixed(self.environment_length(path)?)
             }
             LengthType::Reference(path) => Length::Register(self.resolve(path, Wanted::Length)?.0),
@@ -186,7 +206,12 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         if is_text {
             self.push(name, Kind::TextArray(length), 8);
         } else {
-            self.compound(name, Kind::Array(length), Pending::Array, [(Box::from(""), element)].into_iter());
+            self.compound(
+                name,
+                Kind::Array(length),
+                Pending::Array,
+                [(Box::from(""), element)].into_iter(),
+            );
         }
         Ok(())
     }
@@ -198,11 +223,17 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         length.ok_or_else(|| refuse(path, "is no environment entry with a length"))
     }
 
-    fn variant(&mut self, name: Box<str>, selector: Option<&Path>, options: &Arc<[Member]>) -> Result<()> {
+    fn variant(
+        &mut self,
+        name: Box<str>,
+        selector: Option<&Path>,
+        options: &Arc<[Member]>,
+    ) -> Result<()> {
         let path = selector.ok_or((self.at, TextProblem::Missing("the selector of a variant")))?;
         let (register, signed, node, scope) = self.resolve(path, Wanted::Selector)?;
         let selector = Selector { register, signed, ranges: Vec::new(), options: Vec::new() };
-        let pending = Pending::Variant { selector: node, scope, at: path.at, options: Arc::clone(options) };
+        let pending =
+            Pending::Variant { selector: node, scope, at: path.at, options: Arc::clone(options) };
         let children = options.iter().map(|option| (option.name.clone(), option.ty));
         self.compound(name, Kind::Variant(Box::new(selector)), pending, children);
         Ok(())
@@ -220,7 +251,8 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
                 (1, Some(self.option_ranges(selector, scope, at, &options)?))
             }
         };
-        let node = usize::try_from(opened.node).ok().and_then(|index| self.draft.nodes.get_mut(index));
+        let node =
+            usize::try_from(opened.node).ok().and_then(|index| self.draft.nodes.get_mut(index));
         let Some(node) = node else { return Ok(()) };
         (node.next, node.align) = (next, align);
         if let (Kind::Variant(variant), Some(ranges)) = (&mut node.kind, chosen) {
@@ -241,9 +273,16 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         at: usize,
         options: &[Member],
     ) -> Result<Vec<(i128, i128, u32)>> {
-        let nodes = scope.and_then(|i| self.earlier.get(i)).map_or(&self.draft.nodes, |(_, draft)| &draft.nodes);
-        let selector = usize::try_from(selector).ok().and_then(|index| nodes.get(index)).map(|node| &node.kind);
-        let Some(Kind::Integer(Integer { mappings: Some(mappings), .. })) = selector else { return Ok(Vec::new()) };
+        let nodes = scope
+            .and_then(|i| self.earlier.get(i))
+            .map_or(&self.draft.nodes, |(_, draft)| &draft.nodes);
+        let selector = usize::try_from(selector)
+            .ok()
+            .and_then(|index| nodes.get(index))
+            .map(|node| &node.kind);
+        let Some(Kind::Integer(Integer { mappings: Some(mappings), .. })) = selector else {
+            return Ok(Vec::new());
+        };
         let (mut spelled, mut shown) = (HashMap::new(), HashMap::new());
         for (index, option) in (0_u32..).zip(options) {
             let name = &*option.name;
@@ -254,13 +293,20 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         for mapping in &mappings.entries {
             let label = &*mapping.label;
             let bare = label.strip_prefix('_').unwrap_or(label);
-            let option = spelled.get(label).or_else(|| shown.get(label)).or_else(|| shown.get(bare));
+            let option =
+                spelled.get(label).or_else(|| shown.get(label)).or_else(|| shown.get(bare));
             if let Some(option) = option {
                 ranges.add(mapping.first, mapping.last, *option);
             }
         }
         if ranges.0.is_empty() {
-            return Err((at, TextProblem::Class { what: "a variant's selector", expected: "labelled like an option" }));
+            return Err((
+                at,
+                TextProblem::Class {
+                    what: "a variant's selector",
+                    expected: "labelled like an option",
+                },
+            ));
         }
         Ok(ranges.0.into_iter().map(|(first, (last, option))| (first, last, option)).collect())
     }
@@ -268,21 +314,31 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
     // References.
 
     /// The register that keeps what a reference leads to, whether that is signed, and where it is.
-    fn resolve(&mut self, path: &Path, wanted: Wanted) -> Result<(Register, bool, u32, Option<usize>)> {
+    fn resolve(
+        &mut self,
+        path: &Path,
+        wanted: Wanted,
+    ) -> Result<(Register, bool, u32, Option<usize>)> {
         let (scope, names) = absolute(path);
         let (index, earlier) = match scope {
             Some(scope) if scope != self.scope => {
                 let earlier = self.earlier.iter().position(|(known, _)| *known == scope);
-                let earlier = earlier.ok_or_else(|| refuse(path, "leads to a scope that is not there before"))?;
-                let nodes = self.earlier.get(earlier).map_or(&[] as &[Node], |(_, draft)| &draft.nodes);
+                let earlier = earlier
+                    .ok_or_else(|| refuse(path, "leads to a scope that is not there before"))?;
+                let nodes =
+                    self.earlier.get(earlier).map_or(&[] as &[Node], |(_, draft)| &draft.nodes);
                 (find(nodes, 0, names, &|_| false), Some(earlier))
             }
             Some(_) => (self.find_from(self.opened.first(), names), None),
-            None => (self.opened.iter().rev().find_map(|opened| self.find_from(Some(opened), names)), None),
+            None => (
+                self.opened.iter().rev().find_map(|opened| self.find_from(Some(opened), names)),
+                None,
+            ),
         };
         let index = index.ok_or_else(|| refuse(path, "leads to no earlier field"))?;
         // A register of the own event record class, unless the field is the stream's.
-        let target_scope = earlier.and_then(|i| self.earlier.get(i)).map_or(self.scope, |(scope, _)| *scope);
+        let target_scope =
+            earlier.and_then(|i| self.earlier.get(i)).map_or(self.scope, |(scope, _)| *scope);
         let is_local = matches!(target_scope, Scope::EventSpecificContext | Scope::Payload);
         let draft = match earlier.and_then(|i| self.earlier.get_mut(i)) {
             Some((_, draft)) => {
@@ -297,7 +353,9 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         };
         match wanted {
             Wanted::Length if int.signed => return Err(refuse(path, "leads to a signed integer")),
-            Wanted::Selector if int.mappings.is_none() => return Err(refuse(path, "leads to no enumeration")),
+            Wanted::Selector if int.mappings.is_none() => {
+                return Err(refuse(path, "leads to no enumeration"));
+            }
             _ => {}
         }
         let register = *int.save.get_or_insert_with(|| self.shared.new_register(is_local));
@@ -310,7 +368,9 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         let (first, rest) = names.split_first()?;
         let is_first = |child: &&u32| self.node(**child).is_some_and(|node| node.name == *first);
         let child = *opened.children.iter().rev().find(is_first)?;
-        find(&self.draft.nodes, child, rest, &|index| self.opened.iter().any(|opened| opened.node == index))
+        find(&self.draft.nodes, child, rest, &|index| {
+            self.opened.iter().any(|opened| opened.node == index)
+        })
     }
 }
 
@@ -347,7 +407,12 @@ fn absolute(path: &Path) -> (Option<Scope>, &[Box<str>]) {
 
 /// Follows names downwards. Options of variants and elements of arrays are not entered, since they may not have been
 /// decoded, unless `is_open`: then the reference stands inside them.
-fn find(nodes: &[Node], from: u32, names: &[Box<str>], is_open: &dyn Fn(u32) -> bool) -> Option<u32> {
+fn find(
+    nodes: &[Node],
+    from: u32,
+    names: &[Box<str>],
+    is_open: &dyn Fn(u32) -> bool,
+) -> Option<u32> {
     let mut at = from;
     for name in names {
         let node = nodes.get(usize::try_from(at).ok()?)?;
@@ -359,7 +424,8 @@ fn find(nodes: &[Node], from: u32, names: &[Box<str>], is_open: &dyn Fn(u32) -> 
         let end = if is_open(at) { u32::try_from(nodes.len()).ok()? } else { node.next };
         let mut child = at + 1;
         at = loop {
-            let candidate = nodes.get(usize::try_from(child).ok()?).filter(|_| may_enter && child < end)?;
+            let candidate =
+                nodes.get(usize::try_from(child).ok()?).filter(|_| may_enter && child < end)?;
             if candidate.name == *name {
                 break child;
             }
@@ -400,7 +466,8 @@ mod tests {
         for (first, last, option) in [(5, 6, 0), (1, 9, 1), (0, 20, 2), (3, 3, 3)] {
             ranges.add(first, last, option);
         }
-        let all: Vec<_> = ranges.0.into_iter().map(|(first, (last, option))| (first, last, option)).collect();
+        let all: Vec<_> =
+            ranges.0.into_iter().map(|(first, (last, option))| (first, last, option)).collect();
         assert_eq!(all, [(0, 0, 2), (1, 4, 1), (5, 6, 0), (7, 9, 1), (10, 20, 2)]);
     }
 }

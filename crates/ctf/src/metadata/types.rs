@@ -66,10 +66,16 @@ pub(crate) struct Types {
 impl Types {
     /// Adds a field class; `None` when it is nested too deep.
     pub(crate) fn add(&mut self, ty: Type) -> Option<TypeId> {
-        let depth_of = |id: &TypeId| usize::try_from(*id).ok().and_then(|i| self.all.get(i)).map_or(0, |(_, d)| *d);
+        let depth_of = |id: &TypeId| {
+            usize::try_from(*id).ok().and_then(|i| self.all.get(i)).map_or(0, |(_, d)| *d)
+        };
         let inner = match &ty {
-            Type::Structure { members, .. } => members.iter().map(|m| depth_of(&m.ty)).max().unwrap_or(0),
-            Type::Variant { options, .. } => options.iter().map(|m| depth_of(&m.ty)).max().unwrap_or(0),
+            Type::Structure { members, .. } => {
+                members.iter().map(|m| depth_of(&m.ty)).max().unwrap_or(0)
+            }
+            Type::Variant { options, .. } => {
+                options.iter().map(|m| depth_of(&m.ty)).max().unwrap_or(0)
+            }
             Type::Array { element, .. } => depth_of(element),
             _ => 0,
         };

@@ -25,12 +25,19 @@ fn read_case(folder: &Path) -> Result<u64, String> {
 }
 
 /// Where we differ from the verdict that the suite and the reference agree on, with the reason.
-const KNOWN: [(&str, &str); 0] = [];
+const KNOWN: [(&str, &str); 1] = [(
+    "babeltrace-ctf1/intersection__onestream",
+    "its packets carry another UUID than its metadata: to us they belong to another trace",
+)];
 
 #[test]
 fn agreed_verdicts_are_ours_and_nothing_panics() {
-    let Some(root) = testkit::unpacked_trace("conformance") else { return testkit::skip("no conformance inputs") };
-    let expected: Json = serde_json::from_slice(&fs::read(root.join("expected.json")).expect("expected")).expect("JSON");
+    let Some(root) = testkit::unpacked_trace("conformance") else {
+        return testkit::skip("no conformance inputs");
+    };
+    let expected: Json =
+        serde_json::from_slice(&fs::read(root.join("expected.json")).expect("expected"))
+            .expect("JSON");
     let mut differing = BTreeSet::new();
     let mut verdicts = std::collections::BTreeMap::<(String, bool), u32>::new();
     for (name, case) in expected["cases"].as_object().expect("cases") {

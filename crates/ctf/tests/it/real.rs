@@ -39,7 +39,8 @@ fn read_part(root: &Path) -> Part {
     let mut part = Part::default();
     let Part { tally, by_name, first_ns, last_ns } = &mut part;
     for folder in trace_folders(root) {
-        let trace = read_trace(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let trace =
+            read_trace(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let mut by_class = vec![0_u64; trace.event_record_classes().len()];
         for file in stream_files(&folder) {
             let bytes = fs::read(&file).expect("stream");
@@ -66,17 +67,33 @@ fn nanos(seconds: &Json) -> Option<i64> {
 }
 
 fn check(name: &str) {
-    let Some(root) = testkit::unpacked_trace(name) else { return testkit::skip("no recorded traces") };
-    let expected: Json = serde_json::from_slice(&fs::read(root.join("expected.json")).expect("expected")).expect("JSON");
+    let Some(root) = testkit::unpacked_trace(name) else {
+        return testkit::skip("no recorded traces");
+    };
+    let expected: Json =
+        serde_json::from_slice(&fs::read(root.join("expected.json")).expect("expected"))
+            .expect("JSON");
     for (part, expected) in expected["parts"].as_object().expect("parts") {
         let found = read_part(&root.join(part));
-        assert_eq!(Some(found.tally.events), expected["events"].as_u64(), "events of {name}/{part}");
+        assert_eq!(
+            Some(found.tally.events),
+            expected["events"].as_u64(),
+            "events of {name}/{part}"
+        );
         assert!(found.tally.fields > found.tally.events, "fields of {name}/{part}");
         for (event, count) in expected["event_counts_top"].as_object().into_iter().flatten() {
-            assert_eq!(found.by_name.get(event).copied(), count.as_u64(), "{event} of {name}/{part}");
+            assert_eq!(
+                found.by_name.get(event).copied(),
+                count.as_u64(),
+                "{event} of {name}/{part}"
+            );
         }
         if let Some(first) = nanos(&expected["first_timestamp_s"]) {
-            assert_eq!((found.first_ns, found.last_ns), (Some(first), nanos(&expected["last_timestamp_s"])), "times of {name}/{part}");
+            assert_eq!(
+                (found.first_ns, found.last_ns),
+                (Some(first), nanos(&expected["last_timestamp_s"])),
+                "times of {name}/{part}"
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctf::packet::{EventReader, Outcome, Packets};
-use ctf::{EventRecord, Error, Field, Scope, Shape, TraceClass, Value, Visitor};
+use ctf::{Error, EventRecord, Field, Scope, Shape, TraceClass, Value, Visitor};
 
 /// All folders below `root` that hold a metadata file.
 pub(crate) fn trace_folders(root: &Path) -> Vec<PathBuf> {
@@ -25,7 +25,8 @@ pub(crate) fn trace_folders(root: &Path) -> Vec<PathBuf> {
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
-    let mut all: Vec<_> = fs::read_dir(folder).expect("folder").map(|entry| entry.expect("entry").path()).collect();
+    let mut all: Vec<_> =
+        fs::read_dir(folder).expect("folder").map(|entry| entry.expect("entry").path()).collect();
     all.sort();
     all
 }
@@ -78,7 +79,8 @@ pub(crate) fn read_stream(
     mut each: impl FnMut(&EventRecord<'_>),
 ) -> Result<(), Error> {
     for packet in Packets::new(trace, bytes) {
-        let Outcome::Ready(mut events) = EventReader::open(Arc::clone(trace), packet?.bytes)? else {
+        let Outcome::Ready(mut events) = EventReader::open(Arc::clone(trace), packet?.bytes)?
+        else {
             panic!("the packet's header was read before");
         };
         events.visit_packet(Scope::PacketHeader, tally);

@@ -33,6 +33,8 @@ pub enum Appended {
 pub struct SealedPacket {
     /// The packet; content and total length are the same.
     pub bytes: Vec<u8>,
+    /// The stream's instance id.
+    pub instance: u64,
     /// First time it covers, in clock cycles.
     pub begin: u64,
     /// Last time it covers, in clock cycles.
@@ -134,6 +136,7 @@ impl<'a> PacketBuilder<'a> {
         }
         let sealed = SealedPacket {
             bytes,
+            instance: self.id.instance,
             begin: self.begin,
             end,
             content_bits,

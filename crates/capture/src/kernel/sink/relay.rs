@@ -1,0 +1,472 @@
+//! A recording session at a relay: the producer's side of LTTng's relay protocol, version 2.11 and later.
+//!
+//! Everything is sent in the order lttng-consumerd uses. A packet goes out on the data connection, its index entry on
+//! the control connection, and the relay's answer is awaited before the next packet: a slow relay slows us down, which
+//! is what the bounded queue in front is for. Each chunk gets the whole metadata.
+//!
+//! Rotation: `CREATE_TRACE_CHUNK n+1`, `ROTATE_STREAMS` (data, then metadata), `CLOSE_TRACE_CHUNK n`, metadata again.
+//! The relay takes one closing chunk at a time, so before the next rotation we wait until chunk `n` is archived.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ctf::writer::SealedPacket;
+use wire::live::{
+    AddStream, AddStreamReply, ChunkExistsReply, ChunkId, CloseAction, CloseStream,
+    CloseTraceChunk, CloseTraceChunkReply, Command, ConfigurationReply, CreateSession,
+    CreateSessionReply, CreateTraceChunk, DataHeader, DataPending, Decoded, FullIndexFields,
+    GetConfiguration, Name, NetSeqNum, PacketIndex, PacketSeqNum, PendingReply, ProtocolMinor,
+    RelativePath, RelaySessionId, Request, ReturnCode, ReturnReply, RotateStreams, SendMetadata,
+    SessionIdentity, SessiondSessionId, SessiondUuid, StreamHandle, StreamPosition,
+    TraceChunkExists, TraceFormat, UnixSeconds, Version,
+};
+
+use super::{Recording, Sink, stream_name};
+use crate::error::{Error, Result};
+use crate::kernel::RelayAddress;
+
+/// How long the relay may take to accept a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How long one answer, or the room for one packet, may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// Between two questions whether the relay is done.
+const POLL_PERIOD: Duration = Duration::from_millis(20);
+
+/// What a relay did wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RelayError {
+    /// The connection failed, or the relay was silent for too long.
+    #[error("connection lost or not possible")]
+    Io(#[from] io::Error),
+    /// A reply is malformed, or a name cannot be sent.
+    #[error("protocol")]
+    Wire(#[from] wire::live::Error),
+    /// It answered a command with another code than OK.
+    #[error("refused {command} with code {code}")]
+    Refused {
+        /// The command.
+        command: Command,
+        /// The code.
+        code: ReturnCode,
+    },
+    /// Its protocol is not 2.11 or later.
+    #[error("speaks protocol {major}.{minor}; 2.11 or later is needed")]
+    Version {
+        /// Major version.
+        major: u32,
+        /// Minor version.
+        minor: u32,
+    },
+    /// It did not finish in time what it had acknowledged.
+    #[error("did not {what} within {} s", ANSWER_LIMIT.as_secs())]
+    Late {
+        /// What was waited for.
+        what: &'static str,
+    },
+}
+
+/// Streams to a relay.
+#[derive(Debug)]
+pub(in crate::kernel) struct Relay {
+    address: String,
+    session: Session,
+}
+
+#[derive(Debug)]
+struct Session {
+    control: Control,
+    data: TcpStream,
+    id: RelaySessionId,
+    metadata_text: String,
+    metadata: StreamHandle,
+    streams: Vec<Stream>,
+    chunk: ChunkId,
+    /// A chunk that the relay may still be moving to its archives.
+    closing: Option<ChunkId>,
+    rotates: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Stream {
+    handle: StreamHandle,
+    next: NetSeqNum,
+    last: NetSeqNum,
+}
+
+impl Relay {
+    pub(in crate::kernel) fn connect(address: &RelayAddress, recording: Recording) -> Result<Self> {
+        let name = |what, name: &str| {
+            Name::new(name).map_err(|_problem| Error::Name { what, name: name.to_owned() })
+        };
+        let names = (name("session", &recording.session)?, name("host", &recording.host)?);
+        let shown = format!("{}:{}", address.host, address.control_port);
+        match Session::open(address, names, recording) {
+            Ok(session) => Ok(Self { address: shown, session }),
+            Err(source) => Err(Error::Relay { address: shown, source }),
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        step: impl FnOnce(&mut Session) -> std::result::Result<(), RelayError>,
+    ) -> Result<()> {
+        step(&mut self.session)
+            .map_err(|source| Error::Relay { address: self.address.clone(), source })
+    }
+}
+
+impl Sink for Relay {
+    fn packet(&mut self, stream: usize, packet: &SealedPacket) -> Result<()> {
+        self.attempt(|session| session.packet(stream, packet))
+    }
+
+    fn rotate(&mut self, at_unix_s: u64, next: &[u64]) -> Result<()> {
+        self.attempt(|session| session.rotate(UnixSeconds::new(at_unix_s), next))
+    }
+
+    fn finish(&mut self, at_unix_s: u64, next: &[u64]) -> Result<()> {
+        self.attempt(|session| session.finish(UnixSeconds::new(at_unix_s), next))
+    }
+}
+
+impl Session {
+    fn open(
+        address: &RelayAddress,
+        (session_name, hostname): (Name, Name),
+        recording: Recording,
+    ) -> std::result::Result<Self, RelayError> {
+        let begin = UnixSeconds::new(recording.begin_unix_s);
+        let mut control = Control::open(&address.host, address.control_port)?;
+        control.query(
+            &Request::GetConfiguration(GetConfiguration { query_flags: 0 }),
+            ConfigurationReply::decode,
+            |reply| reply.code,
+        )?;
+        let identity = SessionIdentity {
+            base_path: RelativePath::default(),
+            name_has_creation_time: false,
+            sessiond: SessiondUuid(recording.uuid),
+            sessiond_session: SessiondSessionId::new(1),
+            created: begin,
+            current_chunk: None,
+            trace_format: Some(TraceFormat::Ctf1_8),
+        };
+        let create = Request::CreateSession(CreateSession {
+            session_name: Some(session_name),
+            hostname: Some(hostname),
+            live_timer_us: 0,
+            snapshot: false,
+            identity: Some(identity),
+        });
+        let minor = control.minor;
+        let created = control.query(
+            &create,
+            |bytes| CreateSessionReply::decode(bytes, minor),
+            |reply| reply.code,
+        )?;
+        let data = connect(&address.host, address.data_port)?;
+        let chunk = ChunkId::new(0);
+        control.create_chunk(chunk, begin)?;
+        let metadata = control.add_stream("metadata", chunk)?;
+        let streams = (0..recording.streams)
+            .map(|stream| {
+                let handle = control.add_stream(&stream_name(stream), chunk)?;
+                Ok(Stream { handle, next: NetSeqNum::new(0), last: NetSeqNum::NONE })
+            })
+            .collect::<std::result::Result<_, RelayError>>()?;
+        control.command(&Request::StreamsSent)?;
+        let mut session = Self {
+            control,
+            data,
+            id: created.session,
+            metadata_text: recording.metadata,
+            metadata,
+            streams,
+            chunk,
+            closing: None,
+            rotates: recording.rotates,
+        };
+        session.send_metadata()?;
+        Ok(session)
+    }
+
+    fn send_metadata(&mut self) -> std::result::Result<(), RelayError> {
+        self.control.send(&Request::SendMetadata(SendMetadata {
+            handle: self.metadata,
+            padding_len: 0,
+            bytes: self.metadata_text.as_bytes(),
+        }))
+    }
+
+    fn packet(
+        &mut self,
+        stream: usize,
+        packet: &SealedPacket,
+    ) -> std::result::Result<(), RelayError> {
+        let Some(stream) = self.streams.get_mut(stream) else { return Ok(()) };
+        let header = DataHeader {
+            stream: stream.handle,
+            net_seq_num: stream.next,
+            data_len: u32::try_from(packet.bytes.len()).unwrap_or(u32::MAX),
+            padding_len: 0,
+        };
+        write_both(&mut self.data, &header.encode(), &packet.bytes)?;
+        let index = PacketIndex {
+            handle: stream.handle,
+            net_seq_num: stream.next,
+            packet_size_bits: packet.content_bits,
+            content_size_bits: packet.content_bits,
+            timestamp_begin: packet.begin,
+            timestamp_end: packet.end,
+            events_discarded: packet.discarded,
+            stream_class_id: 0,
+            full: Some(FullIndexFields {
+                stream_instance_id: packet.instance,
+                packet_seq_num: PacketSeqNum::new(packet.sequence_number),
+            }),
+        };
+        stream.last = stream.next;
+        stream.next = stream.next.next();
+        self.control.command(&Request::SendIndex(index))
+    }
+
+    fn rotate(&mut self, at: UnixSeconds, next: &[u64]) -> std::result::Result<(), RelayError> {
+        self.wait_until_archived()?;
+        let old = self.chunk;
+        self.chunk = ChunkId::new(old.get() + 1);
+        self.control.create_chunk(self.chunk, at)?;
+        self.leave_chunk(Some(self.chunk), next)?;
+        self.close_chunk(old, at, Some(CloseAction::MoveToArchives))?;
+        self.send_metadata()
+    }
+
+    fn finish(&mut self, at: UnixSeconds, next: &[u64]) -> std::result::Result<(), RelayError> {
+        self.wait_until_archived()?;
+        self.wait_until_stored()?;
+        self.leave_chunk(None, next)?;
+        let action = self.rotates.then_some(CloseAction::MoveToArchives);
+        self.close_chunk(self.chunk, at, action)?;
+        self.wait_until_archived()?;
+        let close = |handle, last| Request::CloseStream(CloseStream { handle, last });
+        self.control.command(&close(self.metadata, NetSeqNum::NONE))?;
+        for stream in &self.streams {
+            self.control.command(&close(stream.handle, stream.last))?;
+        }
+        Ok(())
+    }
+
+    fn leave_chunk(
+        &mut self,
+        new_chunk: Option<ChunkId>,
+        next: &[u64],
+    ) -> std::result::Result<(), RelayError> {
+        let position = |handle, next| StreamPosition { handle, rotate_at: PacketSeqNum::new(next) };
+        let data = self.streams.iter().zip(next);
+        let data = data.map(|(stream, next)| position(stream.handle, *next)).collect();
+        for positions in [data, vec![position(self.metadata, 0)]] {
+            self.control
+                .command(&Request::RotateStreams(RotateStreams { new_chunk, positions }))?;
+        }
+        Ok(())
+    }
+
+    fn close_chunk(
+        &mut self,
+        chunk: ChunkId,
+        closed: UnixSeconds,
+        action: Option<CloseAction>,
+    ) -> std::result::Result<(), RelayError> {
+        self.control.query(
+            &Request::CloseTraceChunk(CloseTraceChunk { chunk, closed, action }),
+            CloseTraceChunkReply::decode,
+            |reply| reply.code,
+        )?;
+        self.closing = Some(chunk);
+        Ok(())
+    }
+
+    fn wait_until_archived(&mut self) -> std::result::Result<(), RelayError> {
+        let Some(chunk) = self.closing.take() else { return Ok(()) };
+        poll("archive a chunk", || {
+            let reply = self.control.query(
+                &Request::TraceChunkExists(TraceChunkExists { chunk }),
+                ChunkExistsReply::decode,
+                |reply| reply.code,
+            )?;
+            Ok(!reply.exists)
+        })
+    }
+
+    /// Waits until the relay has written all packets: they travel on a connection of their own.
+    fn wait_until_stored(&mut self) -> std::result::Result<(), RelayError> {
+        poll("store all packets", || {
+            self.control.command(&Request::BeginDataPending(self.id))?;
+            let mut stored = true;
+            for stream in &self.streams {
+                let question = DataPending { handle: stream.handle, last: stream.last };
+                stored &= self.control.is_complete(&Request::DataPending(question))?;
+            }
+            self.control.command(&Request::QuiescentControl(self.metadata))?;
+            Ok(self.control.is_complete(&Request::EndDataPending(self.id))? && stored)
+        })
+    }
+}
+
+/// The control connection: commands and their replies in turn.
+#[derive(Debug)]
+struct Control {
+    socket: TcpStream,
+    minor: ProtocolMinor,
+    buffer: Vec<u8>,
+}
+
+impl Control {
+    /// Connects and agrees on a version.
+    fn open(host: &str, port: u16) -> std::result::Result<Self, RelayError> {
+        let socket = connect(host, port)?;
+        let mut control = Self { socket, minor: ProtocolMinor::OURS, buffer: Vec::new() };
+        control.send(&Request::Version(Version::OURS))?;
+        let theirs = control.reply(Version::decode)?;
+        match Version::OURS.negotiate(theirs).filter(|minor| minor.has_trace_chunks()) {
+            Some(minor) => {
+                control.minor = minor;
+                Ok(control)
+            }
+            None => Err(RelayError::Version { major: theirs.major, minor: theirs.minor.0 }),
+        }
+    }
+
+    fn create_chunk(
+        &mut self,
+        chunk: ChunkId,
+        created: UnixSeconds,
+    ) -> std::result::Result<(), RelayError> {
+        self.command(&Request::CreateTraceChunk(CreateTraceChunk {
+            chunk,
+            created,
+            override_name: None,
+        }))
+    }
+
+    fn add_stream(
+        &mut self,
+        channel: &str,
+        chunk: ChunkId,
+    ) -> std::result::Result<StreamHandle, RelayError> {
+        let name = |problem| wire::live::Error::BadName { field: "channel", offset: 0, problem };
+        let request = Request::AddStream(AddStream {
+            channel: Name::new(channel).map_err(name)?,
+            path: RelativePath::new("kernel").map_err(name)?,
+            tracefile: None,
+            chunk: Some(chunk),
+        });
+        let reply = self.query(&request, AddStreamReply::decode, |reply| reply.code)?;
+        Ok(reply.handle)
+    }
+
+    /// A command that is answered with a return code alone.
+    fn command(&mut self, request: &Request<'_>) -> std::result::Result<(), RelayError> {
+        self.query(request, ReturnReply::decode, |reply| reply.0).map(drop)
+    }
+
+    fn is_complete(&mut self, request: &Request<'_>) -> std::result::Result<bool, RelayError> {
+        self.send(request)?;
+        match self.reply(PendingReply::decode)? {
+            PendingReply::Complete => Ok(true),
+            PendingReply::Pending => Ok(false),
+            PendingReply::Failed(code) => {
+                Err(RelayError::Refused { command: request.command(), code })
+            }
+        }
+    }
+
+    fn query<T>(
+        &mut self,
+        request: &Request<'_>,
+        decode: impl Fn(&[u8]) -> wire::live::Result<Decoded<T>>,
+        code: impl FnOnce(&T) -> ReturnCode,
+    ) -> std::result::Result<T, RelayError> {
+        self.send(request)?;
+        let reply = self.reply(decode)?;
+        let code = code(&reply);
+        if code.is_ok() {
+            Ok(reply)
+        } else {
+            Err(RelayError::Refused { command: request.command(), code })
+        }
+    }
+
+    fn send(&mut self, request: &Request<'_>) -> std::result::Result<(), RelayError> {
+        self.buffer.clear();
+        request.encode(self.minor, &mut self.buffer)?;
+        Ok(self.socket.write_all(&self.buffer)?)
+    }
+
+    fn reply<T>(
+        &mut self,
+        decode: impl Fn(&[u8]) -> wire::live::Result<Decoded<T>>,
+    ) -> std::result::Result<T, RelayError> {
+        self.buffer.clear();
+        loop {
+            match decode(&self.buffer)? {
+                Decoded::Complete { value, .. } => return Ok(value),
+                Decoded::Incomplete { needed } => {
+                    let missing = needed.saturating_sub(self.buffer.len()) as u64;
+                    let read = (&mut self.socket).take(missing).read_to_end(&mut self.buffer)?;
+                    if (read as u64) < missing {
+                        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                socket.set_read_timeout(Some(ANSWER_LIMIT))?;
+                socket.set_write_timeout(Some(ANSWER_LIMIT))?;
+                return Ok(socket);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Writes header and body without copying them together.
+fn write_both(socket: &mut TcpStream, header: &[u8], body: &[u8]) -> io::Result<()> {
+    let mut slices = [IoSlice::new(header), IoSlice::new(body)];
+    let mut left = slices.as_mut_slice();
+    while !left.is_empty() {
+        match socket.write_vectored(left) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut left, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Asks until the answer is yes.
+fn poll(
+    what: &'static str,
+    mut is_done: impl FnMut() -> std::result::Result<bool, RelayError>,
+) -> std::result::Result<(), RelayError> {
+    let deadline = Instant::now() + ANSWER_LIMIT;
+    while !is_done()? {
+        if Instant::now() > deadline {
+            return Err(RelayError::Late { what });
+        }
+        thread::park_timeout(POLL_PERIOD);
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! `throughline capture kernel`: traces this machine's kernel into a folder or to a relay.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use capture::kernel::{self, Config, Output, Processes, RelayAddress, Report};
+use clap::Subcommand;
+use model::Pid;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::outcome::{Outcome, complain};
+use crate::units::{parse_duration, parse_size};
+
+const DEFAULT_CONTROL_PORT: u16 = 5342;
+const DEFAULT_DATA_PORT: u16 = 5343;
+
+const EXAMPLES: &str = "\
+Examples:
+  throughline capture kernel --output trace --for 10s
+  throughline capture kernel --to net://127.0.0.1 --rotate 2s
+  throughline capture kernel --output trace --pid 1234";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// System calls, scheduling and process life of the whole machine (needs root)
+    #[command(before_help = EXAMPLES)]
+    Kernel(KernelArgs),
+}
+
+#[derive(clap::Args)]
+#[group(skip)]
+struct KernelArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Begin a new trace chunk this often
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    rotate: Option<Duration>,
+    /// Name of the recording session
+    #[arg(long, value_name = "NAME", default_value = "kernel")]
+    session: String,
+    /// Stop after this time; else with Ctrl-C
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Trace the system calls of this process and of those it starts, not of all; may be repeated
+    #[arg(long, value_name = "PID", conflicts_with = "exclude_pid")]
+    pid: Vec<i32>,
+    /// Leave out the system calls of this process; may be repeated
+    #[arg(long, value_name = "PID")]
+    exclude_pid: Vec<i32>,
+    /// Size of each CPU's buffer in the kernel; what does not fit is counted as discarded
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "8MiB")]
+    buffer: u64,
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Target {
+    /// Stream to a relay: net://HOST[:CONTROL_PORT[:DATA_PORT]]
+    #[arg(long, value_name = "URL", value_parser = parse_relay)]
+    to: Option<RelayAddress>,
+    /// Write to this folder
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
+    let What::Kernel(args) = args.what;
+    let config = args.into_config()?;
+    kernel::preflight()?;
+    let report = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?
+        .block_on(capture(config))?;
+    complain(&summary(&report));
+    Ok(Outcome::Done)
+}
+
+/// Captures until the first SIGINT or SIGTERM; a second one does not wait for the orderly end.
+async fn capture(config: Config) -> anyhow::Result<Report> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle Ctrl-C")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&stop);
+    let mut capture = tokio::task::spawn_blocking(move || kernel::run(&config, &seen));
+    loop {
+        tokio::select! {
+            ended = &mut capture => return Ok(ended.context("the capture")??),
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        if stop.swap(true, Ordering::Relaxed) {
+            complain("left at once; the last chunk may be incomplete");
+            std::process::exit(1);
+        }
+    }
+}
+
+impl KernelArgs {
+    fn into_config(self) -> anyhow::Result<Config> {
+        let output = match (self.target.to, self.target.output) {
+            (Some(address), _) => Output::Relay(address),
+            (None, Some(folder)) => Output::Folder(folder),
+            (None, None) => anyhow::bail!("one of --to and --output is needed"),
+        };
+        let listed = |pids: Vec<i32>| pids.into_iter().map(Pid::new).collect();
+        let processes = if self.pid.is_empty() {
+            Processes::AllBut(listed(self.exclude_pid))
+        } else {
+            Processes::Only(listed(self.pid))
+        };
+        Ok(Config {
+            session: self.session,
+            rotate: self.rotate,
+            duration: self.duration,
+            ring_bytes: self.buffer,
+            processes,
+            ..Config::new(output)
+        })
+    }
+}
+
+fn parse_relay(url: &str) -> Result<RelayAddress, RelayUrlError> {
+    let rest = url.strip_prefix("net://").ok_or(RelayUrlError::Scheme)?;
+    let (host, ports) = match rest.strip_prefix('[').map(|rest| rest.split_once(']')) {
+        Some(Some((host, ports))) => (host, ports.strip_prefix(':')),
+        Some(None) => return Err(RelayUrlError::Host),
+        None => rest.split_once(':').map_or((rest, None), |(host, ports)| (host, Some(ports))),
+    };
+    if host.is_empty() || host.contains('/') {
+        return Err(RelayUrlError::Host);
+    }
+    let mut ports = ports.into_iter().flat_map(|ports| ports.split(':'));
+    let mut port = |default| match ports.next() {
+        None => Ok(default),
+        Some(text) => text.parse().map_err(|_not_a_number| RelayUrlError::Port),
+    };
+    let control_port = port(DEFAULT_CONTROL_PORT)?;
+    let data_port = port(DEFAULT_DATA_PORT)?;
+    match ports.next() {
+        None => Ok(RelayAddress { host: host.to_owned(), control_port, data_port }),
+        Some(_) => Err(RelayUrlError::Port),
+    }
+}
+
+/// Why a URL names no relay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum RelayUrlError {
+    #[error("a relay is net://HOST[:CONTROL_PORT[:DATA_PORT]]")]
+    Scheme,
+    #[error("no host")]
+    Host,
+    #[error("not a port")]
+    Port,
+}
+
+fn summary(report: &Report) -> String {
+    let Report { events, packets, chunks, late, missed, .. } = report;
+    let discarded = report.discarded_total();
+    let mut line =
+        format!("{events} events, {discarded} discarded, in {packets} packets and {chunks} chunks");
+    if *missed > 0 {
+        line.push_str(&format!("; {missed} not seen"));
+    }
+    if *late > 0 {
+        line.push_str(&format!("; {late} with a later time than their own"));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(url: &str, expected: Result<(&str, u16, u16), RelayUrlError>) {
+        let expected = expected.map(|(host, control_port, data_port)| RelayAddress {
+            host: host.to_owned(),
+            control_port,
+            data_port,
+        });
+        assert_eq!(parse_relay(url), expected, "{url}");
+    }
+
+    #[test]
+    fn relays_are_named_as_in_lttng() {
+        check("net://relay", Ok(("relay", 5342, 5343)));
+        check("net://127.0.0.1:6000", Ok(("127.0.0.1", 6000, 5343)));
+        check("net://h:1:2", Ok(("h", 1, 2)));
+        check("net://[::1]:1:2", Ok(("::1", 1, 2)));
+        check("net://[::1]", Ok(("::1", 5342, 5343)));
+        check("tcp://h", Err(RelayUrlError::Scheme));
+        check("net://:1:2", Err(RelayUrlError::Host));
+        check("net://h:1:2:3", Err(RelayUrlError::Port));
+        check("net://h:70000", Err(RelayUrlError::Port));
+    }
+}

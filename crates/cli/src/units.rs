@@ -1,0 +1,91 @@
+//! Times and sizes as people write them: `2s`, `500ms`, `8MiB`.
+
+use std::time::Duration;
+
+/// Why a text is no time or size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UnitError {
+    /// No number in front.
+    #[error("expected a whole number and a unit, such as {0}")]
+    Number(&'static str),
+    /// A unit that does not exist, or none.
+    #[error("unknown unit {unit:?}; one of {known}")]
+    Unit {
+        /// What was given.
+        unit: String,
+        /// What can be given.
+        known: &'static str,
+    },
+    /// Zero, or more than can be counted.
+    #[error("out of range")]
+    Range,
+}
+
+/// A length of time, at least a millisecond: `500ms`, `2s`, `5m`, `1h`.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    let (number, unit) = split(text, "2s")?;
+    let unit_ms = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(UnitError::Unit { unit: unit.to_owned(), known: "ms, s, m, h" }),
+    };
+    let ms = number.checked_mul(unit_ms).filter(|ms| *ms > 0).ok_or(UnitError::Range)?;
+    Ok(Duration::from_millis(ms))
+}
+
+/// A number of bytes, at least one: `4096B`, `64KiB`, `8MiB`, `1GiB`, and `kB`, `MB`, `GB` by thousands.
+pub(crate) fn parse_size(text: &str) -> Result<u64, UnitError> {
+    let (number, unit) = split(text, "8MiB")?;
+    let unit_bytes = match unit {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        _ => {
+            return Err(UnitError::Unit {
+                unit: unit.to_owned(),
+                known: "B, KiB, MiB, GiB, kB, MB, GB",
+            });
+        }
+    };
+    number.checked_mul(unit_bytes).filter(|bytes| *bytes > 0).ok_or(UnitError::Range)
+}
+
+fn split<'a>(text: &'a str, example: &'static str) -> Result<(u64, &'a str), UnitError> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    match number.parse() {
+        Ok(number) => Ok((number, unit.trim_start())),
+        Err(_) if number.is_empty() => Err(UnitError::Number(example)),
+        Err(_) => Err(UnitError::Range),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(parse_duration("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(parse_duration("250 ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(parse_duration("s"), Err(UnitError::Number("2s")));
+        assert_eq!(parse_duration("0s"), Err(UnitError::Range));
+        assert!(matches!(parse_duration("2"), Err(UnitError::Unit { .. })));
+    }
+
+    #[test]
+    fn sizes_have_a_unit() {
+        assert_eq!(parse_size("8MiB"), Ok(8 << 20));
+        assert_eq!(parse_size("64kB"), Ok(64_000));
+        assert_eq!(parse_size("99999999999999999999B"), Err(UnitError::Range));
+        assert_eq!(parse_size("99999999999GiB"), Err(UnitError::Range));
+        assert!(matches!(parse_size("8M"), Err(UnitError::Unit { .. })));
+    }
+}

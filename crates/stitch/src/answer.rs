@@ -1,0 +1,229 @@
+//! Answers as plain data. All times are integers in nanoseconds, points in time since the Unix epoch.
+//!
+//! Everything is ordered, so equal answers are equal byte for byte as JSON.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// The `format` of [`Phases`].
+pub const PHASES_FORMAT: &str = "throughline-phases/1";
+/// The `format` of [`Syscalls`].
+pub const SYSCALLS_FORMAT: &str = "throughline-syscalls/1";
+/// How many rows a list of files or threads has at most; one more row `(other)` holds the rest.
+pub const MAX_ROWS: usize = 1_000;
+
+/// Where the time of requests went, by phase.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phases {
+    /// [`PHASES_FORMAT`].
+    pub format: Arc<str>,
+    /// The traced host.
+    pub host: Arc<str>,
+    /// The first moment covered.
+    pub begin_ns: i64,
+    /// The first moment after.
+    pub end_ns: i64,
+    /// Requests in numbers.
+    pub requests: RequestCount,
+    /// Phases, the one with most time first; `(between)` is request time in no phase. A phase's time excludes phases in it.
+    pub phases: Vec<Phase>,
+    /// The slowest requests, slowest first.
+    pub request_list: Vec<Request>,
+    /// Files that calls inside requests worked on, most time first.
+    pub files: Vec<File>,
+    /// What is missing or made no sense.
+    pub loss: Loss,
+}
+
+/// Requests in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestCount {
+    /// Begun and ended.
+    pub complete: u64,
+    /// Cut off by the begin or end of the recording, by loss, or by another request of the same thread. Counted nowhere else.
+    pub partial: u64,
+    /// The wall time of all complete ones.
+    pub wall_ns: u64,
+    /// How many the list holds.
+    pub listed: u64,
+    /// How many complete ones it does not hold.
+    pub unlisted: u64,
+}
+
+/// Time by what the thread did: `wall = running + waiting + all of blocked + unknown`, exactly.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Split {
+    /// All of it.
+    pub wall_ns: u64,
+    /// On a CPU.
+    pub running_ns: u64,
+    /// Ready to run, without a CPU.
+    pub waiting_ns: u64,
+    /// Asleep.
+    pub blocked_ns: Blocked,
+    /// Not covered by scheduler events, or lost.
+    pub unknown_ns: u64,
+}
+
+/// Time asleep by what the thread slept for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocked {
+    /// A file system or page.
+    pub disk: u64,
+    /// A socket.
+    pub network: u64,
+    /// A futex.
+    pub lock: u64,
+    /// A clock.
+    pub timer: u64,
+    /// Anything else.
+    pub other: u64,
+}
+
+/// All spans of one phase in complete requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phase {
+    /// The path below the request: `decode`, `decode/scale`; or `(between)`.
+    pub name: Arc<str>,
+    /// How many; for `(between)`, how many requests.
+    pub spans: u64,
+    /// Their time.
+    #[serde(flatten)]
+    pub split: Split,
+    /// Who had the CPU while they waited for one, most time first.
+    pub waited_for: Vec<WaitedFor>,
+    /// Their system calls, most time first.
+    pub syscalls: Vec<Syscall>,
+}
+
+/// A thread that had the CPU somebody else waited for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitedFor {
+    /// Its command name; `idle` when the CPU did nothing, `(other)` for the rest of a long list.
+    pub comm: Arc<str>,
+    /// Its thread id.
+    pub tid: i32,
+    /// For how long.
+    pub ns: u64,
+}
+
+/// Complete system calls of one name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Syscall {
+    /// The call's name.
+    pub name: Arc<str>,
+    /// How many.
+    pub calls: u64,
+    /// From entry to exit, summed.
+    pub ns: u64,
+    /// Positive return values of calls that move data.
+    pub bytes: u64,
+    /// Negative return values, but for calls that the kernel starts again by itself.
+    pub errors: u64,
+    /// The files they worked on, most time first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Vec<File>>,
+}
+
+/// Complete system calls that worked on one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// Its path, or what it is; `(fd 5)` when nothing names it.
+    pub name: Arc<str>,
+    /// How many calls.
+    pub calls: u64,
+    /// From entry to exit, summed.
+    pub ns: u64,
+    /// Positive return values of calls that move data.
+    pub bytes: u64,
+    /// Negative return values, but for calls that the kernel starts again by itself.
+    pub errors: u64,
+}
+
+/// One complete request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The id its events carry.
+    pub id: Option<u64>,
+    /// The span's name.
+    pub name: Arc<str>,
+    /// The command name of the process.
+    pub process: Arc<str>,
+    /// The thread that served it.
+    pub tid: i32,
+    /// When it began.
+    pub begin_ns: i64,
+    /// When it ended.
+    pub end_ns: i64,
+    /// Its time.
+    #[serde(flatten)]
+    pub split: Split,
+    /// Its phases, most time first, with `(between)`; their times add up to the request's.
+    pub phases: Vec<RequestPhase>,
+    /// Its system calls, most time first, without files.
+    pub syscalls: Vec<Syscall>,
+}
+
+/// All spans of one phase in one request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestPhase {
+    /// The path below the request, or `(between)`.
+    pub name: Arc<str>,
+    /// How many.
+    pub spans: u64,
+    /// Their time.
+    #[serde(flatten)]
+    pub split: Split,
+}
+
+/// What is missing or made no sense.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// Events the tracers had no room for.
+    pub events_discarded: u64,
+    /// Packets that are missing from the recording.
+    pub packets_lost: u64,
+    /// Stretches of time whose recording is missing.
+    pub gaps: u64,
+    /// Span ends without a begin.
+    pub unmatched_span_ends: u64,
+    /// Phases without an end, counted up to the end of what encloses them.
+    pub abandoned_phases: u64,
+    /// Phases that lie in no request.
+    pub phases_outside_requests: u64,
+    /// Returns from system calls whose entry was not seen.
+    pub calls_without_begin: u64,
+    /// Calls and spans of which nobody knows the thread.
+    pub without_thread: u64,
+    /// Events whose time goes back inside their stream.
+    pub backward_times: u64,
+}
+
+/// Complete system calls by process and name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Syscalls {
+    /// [`SYSCALLS_FORMAT`].
+    pub format: Arc<str>,
+    /// The traced host.
+    pub host: Arc<str>,
+    /// The first moment covered.
+    pub begin_ns: i64,
+    /// The first moment after.
+    pub end_ns: i64,
+    /// Processes, the one with most calls first.
+    pub processes: Vec<Process>,
+    /// What is missing or made no sense.
+    pub loss: Loss,
+}
+
+/// Complete system calls of one process number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// The process.
+    pub pid: i32,
+    /// Its last known command name; empty when nothing tells.
+    pub comm: Arc<str>,
+    /// Its calls, most time first.
+    pub syscalls: Vec<Syscall>,
+}

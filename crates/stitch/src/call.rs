@@ -1,0 +1,355 @@
+//! System calls: the one in flight of a thread, and what complete ones add up to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{Tid, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::fact::LeftAs;
+use crate::ident::{Entry, Ident, Kind, Left, Name};
+
+/// The call that a thread is in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum InFlight {
+    /// Whatever it was at the left boundary.
+    AsLeft,
+    /// None, or none that anyone saw begin.
+    Nothing,
+    /// The call that gave birth to this thread; its return here is no call of the thread.
+    Birth,
+    Call(Box<Call>),
+}
+
+/// A call that has begun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Call {
+    pub(crate) name: Arc<str>,
+    pub(crate) at: Timestamp,
+    /// The file it works on, as the table stood when the call began.
+    pub(crate) file: Option<Ident>,
+    /// Whether it names that file by a path.
+    pub(crate) by_path: bool,
+    /// What its return value will stand for.
+    pub(crate) makes: Option<Entry>,
+}
+
+impl Call {
+    pub(crate) fn resolve(&mut self, left: &impl Left) {
+        if let Some(file) = &mut self.file {
+            file.resolve(left);
+        }
+        if let Some(entry) = &mut self.makes {
+            entry.resolve(left);
+        }
+    }
+}
+
+/// What a blocked thread waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum Class {
+    Disk,
+    Network,
+    Lock,
+    Timer,
+    Other,
+}
+
+/// What a blocked thread waits for, as a term over the left boundary.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum ClassTerm {
+    Known(Class),
+    /// The call that the thread had in flight at the left boundary decides.
+    LeftCall(Tid, Sleep),
+    /// The kind of this file decides.
+    File(Ident),
+}
+
+/// Whether a signal ends a sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Sleep {
+    Interruptible,
+    Uninterruptible,
+}
+
+impl Sleep {
+    pub(crate) fn of(left_as: LeftAs) -> Self {
+        match left_as {
+            LeftAs::Uninterruptible => Self::Uninterruptible,
+            LeftAs::Preempted | LeftAs::Interruptible | LeftAs::Dead => Self::Interruptible,
+        }
+    }
+}
+
+/// The rule: what a thread that sleeps inside a call waits for. The call's name decides where it can; calls that move data
+/// through a descriptor wait for what the descriptor stands for. Outside calls an uninterruptible sleep is a page
+/// being read, so a disk.
+///
+/// | call | waits for |
+/// |---|---|
+/// | `futex*` | lock |
+/// | `nanosleep`, `clock_nanosleep` | timer |
+/// | `poll`, `ppoll`, `select`, `pselect6`, `epoll_*wait*`, `accept*`, `connect`, `recv*`, `send*` except `sendfile*` | network |
+/// | `read`, `write` and their vector and position forms, `sendfile*`, `splice`, `tee`, `copy_file_range`, `ioctl` | by kind of the file: regular → disk, socket → network, else other |
+/// | with a path, `fsync` and kin, `close`, `getdents*`, `lseek`, `ftruncate`, `fallocate`, `fstat`, `mmap`, `msync`, `munmap` | disk |
+/// | all others | uninterruptible → disk, else other |
+pub(crate) fn class_in(call: Option<&Call>, sleep: Sleep) -> ClassTerm {
+    let by_sleep = match sleep {
+        Sleep::Uninterruptible => Class::Disk,
+        Sleep::Interruptible => Class::Other,
+    };
+    let Some(call) = call else { return ClassTerm::Known(by_sleep) };
+    let class = match &*call.name {
+        name if name.starts_with("futex") => Class::Lock,
+        "nanosleep" | "clock_nanosleep" => Class::Timer,
+        "poll" | "ppoll" | "select" | "pselect6" | "connect" | "accept" | "accept4" => {
+            Class::Network
+        }
+        "epoll_wait" | "epoll_pwait" | "epoll_pwait2" => Class::Network,
+        "recvfrom" | "recvmsg" | "recvmmsg" | "sendto" | "sendmsg" | "sendmmsg" => Class::Network,
+        "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "getdents"
+        | "getdents64" | "lseek" | "ftruncate" | "fallocate" | "close" | "fstat" | "newfstat"
+        | "mmap" | "msync" | "munmap" => Class::Disk,
+        name if is_transfer(name) || name == "ioctl" => {
+            return match &call.file {
+                Some(file) => ClassTerm::File(file.clone()).settled(),
+                None => ClassTerm::Known(by_sleep),
+            };
+        }
+        _ if call.by_path => Class::Disk,
+        _ => by_sleep,
+    };
+    ClassTerm::Known(class)
+}
+
+/// Whether a positive return value is a number of bytes moved.
+fn is_transfer(name: &str) -> bool {
+    matches!(
+        name,
+        "read"
+            | "write"
+            | "pread64"
+            | "pwrite64"
+            | "readv"
+            | "writev"
+            | "preadv"
+            | "pwritev"
+            | "preadv2"
+            | "pwritev2"
+            | "recvfrom"
+            | "recvmsg"
+            | "recv"
+            | "sendto"
+            | "sendmsg"
+            | "send"
+            | "sendfile"
+            | "sendfile64"
+            | "splice"
+            | "tee"
+            | "vmsplice"
+            | "copy_file_range"
+            | "getdents"
+            | "getdents64"
+    )
+}
+
+/// Whether a call may return a new descriptor: the ones whose entry must be known to say what the number stands for.
+pub(crate) fn may_make_descriptor(name: &str) -> bool {
+    matches!(
+        name,
+        "open"
+            | "openat"
+            | "openat2"
+            | "open_by_handle_at"
+            | "creat"
+            | "dup"
+            | "dup2"
+            | "dup3"
+            | "fcntl"
+            | "socket"
+            | "accept"
+            | "accept4"
+            | "eventfd"
+            | "eventfd2"
+            | "epoll_create"
+            | "epoll_create1"
+            | "timerfd_create"
+            | "memfd_create"
+            | "signalfd"
+            | "signalfd4"
+            | "inotify_init"
+            | "inotify_init1"
+            | "pidfd_open"
+            | "pidfd_getfd"
+            | "perf_event_open"
+            | "io_uring_setup"
+            | "userfaultfd"
+            | "fanotify_init"
+            | "bpf"
+    )
+}
+
+impl ClassTerm {
+    /// The class by the kind of the file, once its name is certain.
+    pub(crate) fn settled(self) -> Self {
+        match &self {
+            Self::File(ident) => match ident.name() {
+                Some(name) => Self::Known(Class::of_kind(name.kind)),
+                None => self,
+            },
+            Self::Known(_) | Self::LeftCall(..) => self,
+        }
+    }
+}
+
+impl Class {
+    pub(crate) fn of_kind(kind: Kind) -> Self {
+        match kind {
+            Kind::Regular => Self::Disk,
+            Kind::Socket => Self::Network,
+            Kind::Other => Self::Other,
+        }
+    }
+}
+
+/// A return from a call that began before the window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeadExit {
+    pub(crate) name: Arc<str>,
+    pub(crate) at: Timestamp,
+    pub(crate) ret: i64,
+    /// What it opened, when the return says so.
+    pub(crate) opened: Option<Name>,
+}
+
+impl HeadExit {
+    /// Whether this is a child's first return from the call that made it.
+    pub(crate) fn is_birth(&self) -> bool {
+        self.ret == 0 && matches!(&*self.name, "clone" | "clone3" | "fork" | "vfork")
+    }
+}
+
+/// Complete calls: how many, how long, how many bytes, how many failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    pub(crate) calls: u64,
+    pub(crate) ns: u64,
+    pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+}
+
+impl Figures {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.ns = self.ns.saturating_add(other.ns);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.errors = self.errors.saturating_add(other.errors);
+    }
+
+    fn of(call: &Call, exit: &HeadExit) -> Self {
+        /// A call that the kernel starts again by itself returns one of these; nobody sees a failure.
+        const RESTARTED: std::ops::RangeInclusive<i64> = -516..=-512;
+        let failed = exit.ret < 0 && exit.ret >= -4095 && !RESTARTED.contains(&exit.ret);
+        let moved = if is_transfer(&call.name) { u64::try_from(exit.ret).unwrap_or(0) } else { 0 };
+        Self { calls: 1, ns: exit.at.since(call.at).get(), bytes: moved, errors: u64::from(failed) }
+    }
+}
+
+/// Complete calls of one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CallTotal {
+    pub(crate) all: Figures,
+    /// Bound: files the calls worked on; shown by name, at most 1,000 per answer.
+    pub(crate) files: BTreeMap<Ident, Figures>,
+}
+
+/// Calls, some of whose begins may lie before the window.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Calls {
+    pub(crate) total: BTreeMap<Arc<str>, CallTotal>,
+    /// At most one per thread: the first return, when its begin was not seen.
+    pub(crate) heads: BTreeMap<Tid, HeadExit>,
+    /// Returns whose begin nobody will ever find.
+    pub(crate) without_begin: u64,
+}
+
+impl Calls {
+    /// Counts a return: with its begin, as one that waits for the left, or as one without a begin.
+    pub(crate) fn count(&mut self, tid: Tid, exit: &HeadExit, in_flight: &InFlight) {
+        match in_flight {
+            InFlight::AsLeft => {
+                self.heads.insert(tid, exit.clone());
+            }
+            InFlight::Call(call) if call.name == exit.name => {
+                let figures = Figures::of(call, exit);
+                let total = match self.total.get_mut(&call.name) {
+                    Some(total) => total,
+                    None => self.total.entry(Arc::clone(&call.name)).or_default(),
+                };
+                total.all.add(figures);
+                let opened = exit.opened.clone().map(Ident::named);
+                if let Some(file) = opened.as_ref().or(call.file.as_ref()) {
+                    match total.files.get_mut(file) {
+                        Some(sum) => sum.add(figures),
+                        None => {
+                            total.files.insert(file.clone(), figures);
+                        }
+                    }
+                }
+            }
+            InFlight::Birth | InFlight::Nothing | InFlight::Call(_) => {
+                if !exit.is_birth() {
+                    self.without_begin = self.without_begin.saturating_add(1);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        for (name, total) in other.total {
+            let mine = self.total.entry(name).or_default();
+            mine.all.add(total.all);
+            for (file, figures) in total.files {
+                mine.files.entry(file).or_default().add(figures);
+            }
+        }
+        self.heads.extend(other.heads);
+        self.without_begin = self.without_begin.saturating_add(other.without_begin);
+    }
+
+    /// Puts the left boundary's calls and files in.
+    pub(crate) fn resolve(&mut self, left: &impl Left) {
+        for total in self.total.values_mut() {
+            resolve_keys(&mut total.files, |file| file.resolve(left), Figures::add);
+        }
+        for (tid, exit) in std::mem::take(&mut self.heads) {
+            self.count(tid, &exit, left.in_flight(tid));
+        }
+    }
+}
+
+/// Changes keys in place; values whose keys become equal are added. Maps without a change are left as they are.
+pub(crate) fn resolve_keys<K: Ord + Clone, V>(
+    map: &mut BTreeMap<K, V>,
+    change: impl Fn(&mut K),
+    add: impl Fn(&mut V, V),
+) {
+    let changed: Vec<(K, K)> = map
+        .keys()
+        .filter_map(|key| {
+            let mut now = key.clone();
+            change(&mut now);
+            (now != *key).then(|| (key.clone(), now))
+        })
+        .collect();
+    let moved: Vec<(K, V)> =
+        changed.into_iter().filter_map(|(old, now)| Some((now, map.remove(&old)?))).collect();
+    for (key, value) in moved {
+        match map.get_mut(&key) {
+            Some(sum) => add(sum, value),
+            None => {
+                map.insert(key, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What can go wrong.
+
+use model::Timestamp;
+
+/// Why summaries do not merge or a summary file cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Both parts hold the same stretch of time, or a piece of it.
+    #[error(
+        "the same time is covered twice: one part ends at {left_end:?}, the other begins at {right_begin:?}"
+    )]
+    CoveredTwice {
+        /// Where the left part ends.
+        left_end: Timestamp,
+        /// Where the right part begins.
+        right_begin: Timestamp,
+    },
+    /// Something is missing between the parts; a gap must say so.
+    #[error("nothing covers the time from {left_end:?} to {right_begin:?}")]
+    NotAdjacent {
+        /// Where the left part ends.
+        left_end: Timestamp,
+        /// Where the right part begins.
+        right_begin: Timestamp,
+    },
+    /// The parts come from different hosts.
+    #[error("a summary of host {left} does not merge with one of host {right}")]
+    OtherHost {
+        /// The left part's host.
+        left: String,
+        /// The right part's host.
+        right: String,
+    },
+    /// The file does not begin as a summary does.
+    #[error("not a summary: the first eight bytes are {found:02x?}")]
+    Magic {
+        /// What is there; shorter when the file is.
+        found: Vec<u8>,
+    },
+    /// The file was written by another version.
+    #[error("summary version {found} at offset 8; this program reads {expected}")]
+    Version {
+        /// The version in the file.
+        found: u32,
+        /// The version this program writes and reads.
+        expected: u32,
+    },
+    /// The announced length and the length of the file differ.
+    #[error("summary body of {announced} bytes announced at offset 12, {present} present")]
+    Length {
+        /// What the header says.
+        announced: u64,
+        /// What follows the header, without the checksum.
+        present: u64,
+    },
+    /// The bytes are not those that were written.
+    #[error("summary checksum is {found:08x}, the bytes give {computed:08x}")]
+    Checksum {
+        /// The checksum in the file.
+        found: u32,
+        /// The checksum of the bytes before it.
+        computed: u32,
+    },
+    /// The body is not what a summary is made of.
+    #[error("summary body cannot be decoded")]
+    Body(#[source] postcard::Error),
+    /// Reading a recording failed.
+    #[error("cannot read the recording")]
+    Recording(#[source] Box<tracedir::Error>),
+}
+
+impl From<tracedir::Error> for Error {
+    fn from(error: tracedir::Error) -> Self {
+        Self::Recording(Box::new(error))
+    }
+}

@@ -1,0 +1,273 @@
+//! What the analysis takes in: one fact per event, free of any trace format.
+//!
+//! Facts arrive in one total order: time, then stream, then position in the stream. `S` is what texts are: `&str` for
+//! facts that borrow from the reader; [`Fact::map`] changes it for facts that are kept.
+
+use model::{CpuId, Fd, Pid, Tid, Timestamp};
+
+use crate::ident::Kind;
+
+/// Something that a trace says happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fact<S> {
+    /// When.
+    pub at: Timestamp,
+    /// The CPU on which it happened; `None` when no scheduler events cover this moment, so that being seen says nothing
+    /// about what the thread does afterwards.
+    pub cpu: Option<CpuId>,
+    /// The thread in whose context it happened; `None` when nobody knows.
+    pub tid: Option<Tid>,
+    /// The process of that thread. A thread whose process nobody knows counts as a process of its own.
+    pub pid: Option<Pid>,
+    /// What.
+    pub kind: FactKind<S>,
+}
+
+/// The kinds of fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FactKind<S> {
+    /// A CPU passes from one thread to another.
+    Switch {
+        /// The thread that leaves the CPU.
+        prev: Tid,
+        /// Its command name.
+        prev_comm: S,
+        /// Why it leaves.
+        left_as: LeftAs,
+        /// The thread that gets the CPU.
+        next: Tid,
+        /// Its command name.
+        next_comm: S,
+    },
+    /// A blocked thread becomes runnable.
+    Wakeup {
+        /// The thread that is woken.
+        tid: Tid,
+        /// Its command name.
+        comm: S,
+    },
+    /// A thread is born. The thread of the fact is the parent.
+    Fork {
+        /// The child.
+        child: Tid,
+        /// The child's process.
+        child_pid: Pid,
+        /// The child's command name.
+        comm: S,
+    },
+    /// The process of the fact starts another program.
+    Exec {
+        /// The new command name.
+        comm: S,
+    },
+    /// A thread ends.
+    Exit {
+        /// Which one.
+        tid: Tid,
+        /// Its process, when this was the process's last thread.
+        last_of: Option<Pid>,
+    },
+    /// A system call begins.
+    CallEntry {
+        /// Its name without prefix: `openat`.
+        name: S,
+        /// What of its arguments matters here.
+        args: CallArgs<S>,
+    },
+    /// A system call ends.
+    CallExit {
+        /// Its name without prefix.
+        name: S,
+        /// The return value; negative for an error.
+        ret: i64,
+        /// Two descriptors that the call made besides its return value (`pipe`, `socketpair`).
+        pair: Option<(Fd, Fd)>,
+        /// The peer's address, for `accept`.
+        address: Option<S>,
+        /// The absolute path of what the call opened, when the tracer resolved it.
+        opened: Option<S>,
+    },
+    /// A state dump says which process and name a thread has.
+    DumpThread {
+        /// The thread.
+        tid: Tid,
+        /// Its command name.
+        comm: S,
+    },
+    /// A state dump says what a descriptor stands for.
+    DumpFd {
+        /// The process.
+        pid: Pid,
+        /// The descriptor.
+        fd: Fd,
+        /// The file's name.
+        name: S,
+        /// What kind of file it is.
+        kind: Kind,
+    },
+    /// Any other event in the context of a thread.
+    Seen,
+    /// A span of the application begins.
+    SpanBegin(Span<S>),
+    /// A span of the application ends.
+    SpanEnd(Span<S>),
+    /// Events are missing before this moment.
+    Lost {
+        /// What the missing events may have said.
+        what: Missing,
+        /// How many events the tracer says it discarded.
+        events: u64,
+        /// How many whole packets are missing.
+        packets: u64,
+    },
+}
+
+/// A span's begin or end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span<S> {
+    /// The span's name: `decode`.
+    pub name: S,
+    /// The request it belongs to, when the event says.
+    pub request: Option<u64>,
+    /// Whether spans of this name are requests; all others are phases inside requests.
+    pub is_request: bool,
+}
+
+/// How a thread leaves its CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftAs {
+    /// It could have gone on: it waits for a CPU from now.
+    Preempted,
+    /// It waits for something and a signal may end that.
+    Interruptible,
+    /// It waits for something and nothing else ends that.
+    Uninterruptible,
+    /// It has ended.
+    Dead,
+}
+
+/// What missing events may have said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// Scheduling and calls on one CPU.
+    Kernel(CpuId),
+    /// Scheduling and calls anywhere: kernel tracing paused or stopped.
+    KernelEverywhere,
+    /// Spans of any thread.
+    Spans,
+}
+
+/// The arguments of a system call that matter here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallArgs<S> {
+    /// The descriptor the call works on.
+    pub fd: Option<Fd>,
+    /// The path the call works on.
+    pub path: Option<S>,
+    /// What the call does to the descriptor table.
+    pub effect: Effect<S>,
+}
+
+/// What a call does to its process's descriptor table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect<S> {
+    /// Nothing.
+    Nothing,
+    /// Returns a descriptor for the path of the call.
+    Open {
+        /// Whether exec closes it.
+        close_on_exec: bool,
+    },
+    /// Returns a descriptor for something without a path.
+    Make {
+        /// What it is called until a better name is seen.
+        name: S,
+        /// What kind of file it is.
+        kind: Kind,
+        /// Whether exec closes it.
+        close_on_exec: bool,
+    },
+    /// Returns another descriptor for the file of the call's descriptor.
+    Duplicate {
+        /// Whether exec closes it.
+        close_on_exec: bool,
+    },
+    /// Frees the call's descriptor.
+    Close,
+    /// Sets whether exec closes the call's descriptor.
+    SetCloseOnExec(bool),
+    /// Gives the call's descriptor a peer or a local address.
+    Address(S),
+}
+
+impl<S> CallArgs<S> {
+    /// Of a call whose arguments do not matter.
+    pub const NONE: Self = Self { fd: None, path: None, effect: Effect::Nothing };
+}
+
+impl<S> Fact<S> {
+    /// The same fact with other texts.
+    pub fn map<T>(self, text: &mut impl FnMut(S) -> T) -> Fact<T> {
+        let Self { at, cpu, tid, pid, kind } = self;
+        Fact { at, cpu, tid, pid, kind: kind.map(text) }
+    }
+}
+
+impl<S> FactKind<S> {
+    fn map<T>(self, text: &mut impl FnMut(S) -> T) -> FactKind<T> {
+        match self {
+            Self::Switch { prev, prev_comm, left_as, next, next_comm } => {
+                let (prev_comm, next_comm) = (text(prev_comm), text(next_comm));
+                FactKind::Switch { prev, prev_comm, left_as, next, next_comm }
+            }
+            Self::Wakeup { tid, comm } => FactKind::Wakeup { tid, comm: text(comm) },
+            Self::Fork { child, child_pid, comm } => {
+                FactKind::Fork { child, child_pid, comm: text(comm) }
+            }
+            Self::Exec { comm } => FactKind::Exec { comm: text(comm) },
+            Self::Exit { tid, last_of } => FactKind::Exit { tid, last_of },
+            Self::CallEntry { name, args } => {
+                FactKind::CallEntry { name: text(name), args: args.map(text) }
+            }
+            Self::CallExit { name, ret, pair, address, opened } => FactKind::CallExit {
+                name: text(name),
+                ret,
+                pair,
+                address: address.map(&mut *text),
+                opened: opened.map(text),
+            },
+            Self::DumpThread { tid, comm } => FactKind::DumpThread { tid, comm: text(comm) },
+            Self::DumpFd { pid, fd, name, kind } => {
+                FactKind::DumpFd { pid, fd, name: text(name), kind }
+            }
+            Self::Seen => FactKind::Seen,
+            Self::SpanBegin(span) => FactKind::SpanBegin(span.map(text)),
+            Self::SpanEnd(span) => FactKind::SpanEnd(span.map(text)),
+            Self::Lost { what, events, packets } => FactKind::Lost { what, events, packets },
+        }
+    }
+}
+
+impl<S> Span<S> {
+    fn map<T>(self, text: &mut impl FnMut(S) -> T) -> Span<T> {
+        let Self { name, request, is_request } = self;
+        Span { name: text(name), request, is_request }
+    }
+}
+
+impl<S> CallArgs<S> {
+    fn map<T>(self, text: &mut impl FnMut(S) -> T) -> CallArgs<T> {
+        let effect = match self.effect {
+            Effect::Nothing => Effect::Nothing,
+            Effect::Open { close_on_exec } => Effect::Open { close_on_exec },
+            Effect::Make { name, kind, close_on_exec } => {
+                Effect::Make { name: text(name), kind, close_on_exec }
+            }
+            Effect::Duplicate { close_on_exec } => Effect::Duplicate { close_on_exec },
+            Effect::Close => Effect::Close,
+            Effect::SetCloseOnExec(value) => Effect::SetCloseOnExec(value),
+            Effect::Address(address) => Effect::Address(text(address)),
+        };
+        CallArgs { fd: self.fd, path: self.path.map(text), effect }
+    }
+}

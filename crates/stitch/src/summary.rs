@@ -1,0 +1,449 @@
+//! What one stretch of time says, in a form that merges.
+//!
+//! `a.merge(b)` puts the state at the end of `a` into the terms of `b`, then appends `b` to `a`. Putting in is
+//! substitution, appending is addition, and the two commute: merging is associative. It is not commutative, and the same
+//! time twice is refused.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{CpuId, Fd, Pid, Tid, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::call::{Calls, InFlight};
+use crate::cpu::CpuSwitches;
+use crate::ident::{Entry, Ident, Left, Name, Table};
+use crate::spent::{Body, Phase};
+use crate::stack::Outcome;
+use crate::thread::{Neighbours, Thread};
+
+/// How many requests an answer lists: the slowest.
+pub const MAX_LISTED_REQUESTS: usize = 10_000;
+
+/// The phase that stands for time of a request outside all its phases.
+pub(crate) const BETWEEN: &str = "(between)";
+
+/// Everything the analyses need to know about one host and one stretch of time.
+///
+/// Its size is bounded by what is alive at its ends (threads, descriptors touched), by the groups its totals have
+/// (process, call, file; phase, call, file) and by [`MAX_LISTED_REQUESTS`], not by the number of events.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    pub(crate) cover: Option<Cover>,
+    pub(crate) threads: BTreeMap<Tid, Thread>,
+    pub(crate) cpus: BTreeMap<CpuId, CpuSwitches>,
+    /// The thread last seen on each CPU; `None` once nobody knows.
+    pub(crate) on_cpu: BTreeMap<CpuId, Option<Tid>>,
+    /// CPUs that lost events while the left part's thread was on them, and when.
+    pub(crate) lost_on: BTreeMap<CpuId, Timestamp>,
+    pub(crate) forgotten: Forgotten,
+    pub(crate) tables: BTreeMap<Pid, Table>,
+    /// The first name that became known for what had none.
+    pub(crate) names: BTreeMap<Ident, (Timestamp, Name)>,
+    pub(crate) comms: BTreeMap<Tid, Arc<str>>,
+    pub(crate) pids: BTreeMap<Tid, Pid>,
+    pub(crate) processes: BTreeMap<Pid, Calls>,
+    pub(crate) phases: BTreeMap<Arc<str>, Phase>,
+    pub(crate) requests: Requests,
+    pub(crate) loss: LossCount,
+}
+
+/// The host and the stretch of time that a summary is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cover {
+    /// The host's name.
+    pub host: Arc<str>,
+    /// The first moment inside.
+    pub begin: Timestamp,
+    /// The first moment after.
+    pub end: Timestamp,
+}
+
+/// Since when nobody knows what lay before, by subject.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Forgotten {
+    pub(crate) spans: Option<Timestamp>,
+    pub(crate) kernel: Option<Timestamp>,
+    pub(crate) files: Option<Timestamp>,
+}
+
+/// Complete requests, and how many were not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Requests {
+    pub(crate) complete: u64,
+    pub(crate) abandoned: u64,
+    pub(crate) wall_ns: u64,
+    /// Unsorted while a window is read; at most twice [`MAX_LISTED_REQUESTS`].
+    pub(crate) slowest: Vec<Request>,
+}
+
+/// One complete request; its calls without files, its waiting without who had the CPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub(crate) name: Arc<str>,
+    pub(crate) request: Option<u64>,
+    pub(crate) tid: Tid,
+    pub(crate) begin: Timestamp,
+    pub(crate) end: Timestamp,
+    pub(crate) body: Body,
+}
+
+/// What is missing or made no sense.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LossCount {
+    pub(crate) events_discarded: u64,
+    pub(crate) packets_lost: u64,
+    pub(crate) gaps: u64,
+    pub(crate) unmatched_ends: u64,
+    pub(crate) ends_without_request: u64,
+    pub(crate) abandoned_phases: u64,
+    pub(crate) outside_requests: u64,
+    /// Calls and spans of which nobody knows the thread.
+    pub(crate) without_thread: u64,
+    /// Events whose time went back inside their stream.
+    pub(crate) backward: u64,
+}
+
+impl LossCount {
+    pub(crate) fn add(&mut self, other: Self) {
+        let Self {
+            events_discarded,
+            packets_lost,
+            gaps,
+            unmatched_ends,
+            ends_without_request,
+            abandoned_phases,
+            outside_requests,
+            without_thread,
+            backward,
+        } = other;
+        for (mine, more) in [
+            (&mut self.events_discarded, events_discarded),
+            (&mut self.packets_lost, packets_lost),
+            (&mut self.gaps, gaps),
+            (&mut self.unmatched_ends, unmatched_ends),
+            (&mut self.ends_without_request, ends_without_request),
+            (&mut self.abandoned_phases, abandoned_phases),
+            (&mut self.outside_requests, outside_requests),
+            (&mut self.without_thread, without_thread),
+            (&mut self.backward, backward),
+        ] {
+            *mine = mine.saturating_add(more);
+        }
+    }
+}
+
+impl Requests {
+    fn push(&mut self, request: Request) {
+        self.slowest.push(request);
+        if self.slowest.len() >= 2 * MAX_LISTED_REQUESTS {
+            self.keep_slowest();
+        }
+    }
+
+    /// The slowest first; equally slow ones by begin and thread, and in time order when even those are equal.
+    pub(crate) fn keep_slowest(&mut self) {
+        self.slowest
+            .sort_by_key(|request| (Reverse(request.wall_ns()), request.begin, request.tid));
+        self.slowest.truncate(MAX_LISTED_REQUESTS);
+    }
+}
+
+impl Request {
+    pub(crate) fn wall_ns(&self) -> u64 {
+        self.end.since(self.begin).get()
+    }
+}
+
+impl Summary {
+    /// The summary of no time at all: merging with it changes nothing.
+    #[must_use]
+    pub fn identity() -> Self {
+        Self::default()
+    }
+
+    /// The summary of a stretch of time that nobody recorded, or whose recording is missing. Nothing is stitched across it.
+    #[must_use]
+    pub fn gap(cover: Cover) -> Self {
+        let at = Some(cover.begin);
+        let forgotten = Forgotten { spans: at, kernel: at, files: at };
+        let loss = LossCount { gaps: 1, ..LossCount::default() };
+        Self { cover: Some(cover), forgotten, loss, ..Self::default() }
+    }
+
+    /// The host and time this is about; `None` for the identity.
+    #[must_use]
+    pub fn cover(&self) -> Option<&Cover> {
+        self.cover.as_ref()
+    }
+
+    /// Appends the summary of the time right after this one's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CoveredTwice`], [`Error::NotAdjacent`] and [`Error::OtherHost`] when `right` is not the neighbour.
+    pub fn merge(mut self, right: Self) -> Result<Self, Error> {
+        let Some(right_cover) = &right.cover else { return Ok(self) };
+        let Some(cover) = &mut self.cover else { return Ok(right) };
+        cover.extend(right_cover)?;
+        let mut right = right;
+        self.lose_before(&right);
+        right.resolve(&self);
+        self.append(right);
+        Ok(self)
+    }
+
+    /// What a thread without an event here is: as at the left boundary, unless that is forgotten.
+    pub(crate) fn unseen_thread(&self) -> Thread {
+        let mut thread = Thread::as_left();
+        if let Some(at) = self.forgotten.kernel {
+            thread.lose(at, &[]);
+        }
+        if self.forgotten.spans.is_some() {
+            thread.stack.abandon();
+        }
+        thread
+    }
+
+    pub(crate) fn lost_cpus(&self) -> Vec<CpuId> {
+        self.lost_on.keys().copied().collect()
+    }
+
+    /// The thread last seen on a CPU: `None` when the left part knows, `Some(None)` when nobody does.
+    pub(crate) fn thread_on(&self, cpu: CpuId) -> Option<Option<Tid>> {
+        let forgotten = self.forgotten.kernel.map(|_| None);
+        self.on_cpu.get(&cpu).copied().or(forgotten)
+    }
+
+    /// The table of a process, to change it.
+    pub(crate) fn table_mut(&mut self, pid: Pid) -> &mut Table {
+        let forgotten = self.forgotten.files;
+        self.tables.entry(pid).or_insert_with(|| match forgotten {
+            Some(at) => Table::forgotten(at, pid),
+            None => Table::at_left(pid),
+        })
+    }
+
+    /// Notes what a step on a thread's spans left to count.
+    pub(crate) fn absorb(&mut self, tid: Tid, outcome: Outcome) {
+        self.requests.abandoned =
+            self.requests.abandoned.saturating_add(outcome.abandoned_requests);
+        self.loss.add(LossCount {
+            unmatched_ends: outcome.unmatched_ends,
+            ends_without_request: outcome.ends_without_request,
+            abandoned_phases: outcome.abandoned_phases,
+            outside_requests: outcome.outside_requests,
+            ..LossCount::default()
+        });
+        for finished in outcome.finished {
+            let mut request = Request {
+                name: finished.name,
+                request: finished.request,
+                tid,
+                begin: finished.begin,
+                end: finished.end,
+                body: finished.body.clone(),
+            };
+            request.body.strip();
+            self.requests.complete = self.requests.complete.saturating_add(1);
+            self.requests.wall_ns = self.requests.wall_ns.saturating_add(request.wall_ns());
+            self.requests.push(request);
+            let between = Phase { spans: 1, spent: finished.body.own };
+            self.phases.entry(BETWEEN.into()).or_default().add(between);
+            for (path, phase) in finished.body.phases {
+                self.phases.entry(path).or_default().add(phase);
+            }
+        }
+    }
+
+    fn resolve(&mut self, left: &Self) {
+        for thread in self.threads.values_mut() {
+            thread.resolve(left);
+        }
+        for table in self.tables.values_mut() {
+            table.resolve(left);
+        }
+        for calls in self.processes.values_mut() {
+            calls.resolve(left);
+        }
+        for phase in self.phases.values_mut() {
+            phase.spent.resolve(left);
+        }
+        for request in &mut self.requests.slowest {
+            request.body.resolve(left);
+        }
+        for (mut ident, (at, name)) in std::mem::take(&mut self.names) {
+            ident.resolve(left);
+            self.learn(ident, at, name);
+        }
+    }
+
+    /// Notes a name that a dump gives; it never overrules what an event said.
+    pub(crate) fn learn(&mut self, ident: Ident, at: Timestamp, name: Name) {
+        if ident.name().is_some() {
+            return;
+        }
+        let found = (at, name);
+        let first = self.names.entry(ident).or_insert_with(|| found.clone());
+        if found < *first {
+            *first = found;
+        }
+    }
+
+    /// Losses of the right part that meet a thread of this one before the right part saw it do anything.
+    fn lose_before(&mut self, right: &Self) {
+        let lost = self.lost_cpus();
+        for (cpu, at) in &right.lost_on {
+            let Some(Some(tid)) = self.on_cpu.get(cpu) else { continue };
+            let seen = right.threads.get(tid);
+            let before_first = seen.is_none_or(|thread| thread.first_is_after_loss_on(*cpu));
+            let thread = self.threads.get_mut(tid).filter(|thread| thread.runs_on(*cpu));
+            if let Some(thread) = thread.filter(|_| before_first) {
+                thread.lose(*at, &lost);
+            }
+        }
+    }
+
+    fn append(&mut self, right: Self) {
+        self.append_threads(right.threads, &right.cpus, right.forgotten);
+        self.append_cpus(right.cpus, right.on_cpu, right.lost_on, right.forgotten);
+        if right.forgotten.files.is_some() {
+            self.tables.clear();
+        }
+        self.tables.extend(right.tables);
+        self.forgotten = Forgotten {
+            spans: right.forgotten.spans.or(self.forgotten.spans),
+            kernel: right.forgotten.kernel.or(self.forgotten.kernel),
+            files: right.forgotten.files.or(self.forgotten.files),
+        };
+        for (ident, (at, name)) in right.names {
+            self.learn(ident, at, name);
+        }
+        self.comms.extend(right.comms);
+        self.pids.extend(right.pids);
+        for (pid, calls) in right.processes {
+            self.processes.entry(pid).or_default().add(calls);
+        }
+        for (path, phase) in right.phases {
+            self.phases.entry(path).or_default().add(phase);
+        }
+        let requests = right.requests;
+        self.requests.complete = self.requests.complete.saturating_add(requests.complete);
+        self.requests.abandoned = self.requests.abandoned.saturating_add(requests.abandoned);
+        self.requests.wall_ns = self.requests.wall_ns.saturating_add(requests.wall_ns);
+        self.requests.slowest.extend(requests.slowest);
+        self.requests.keep_slowest();
+        self.loss.add(right.loss);
+    }
+
+    fn append_threads(
+        &mut self,
+        mut right: BTreeMap<Tid, Thread>,
+        right_cpus: &BTreeMap<CpuId, CpuSwitches>,
+        forgotten: Forgotten,
+    ) {
+        let unseen = self.unseen_thread();
+        let lost = self.lost_cpus();
+        let left_cpus = std::mem::take(&mut self.cpus);
+        let cpus = Neighbours { left: &left_cpus, right: right_cpus, lost_in_left: &lost };
+        let mut outcomes = Vec::new();
+        for (tid, thread) in &mut self.threads {
+            let outcome = match right.remove(tid) {
+                Some(more) => thread.append(more, &cpus),
+                None => {
+                    thread.append_absence(&cpus);
+                    if let Some(at) = forgotten.kernel {
+                        thread.lose(at, &lost);
+                    }
+                    match forgotten.spans {
+                        Some(_) => thread.stack.abandon(),
+                        None => Outcome::default(),
+                    }
+                }
+            };
+            outcomes.push((*tid, outcome));
+        }
+        for (tid, more) in right {
+            let mut thread = unseen.clone();
+            outcomes.push((tid, thread.append(more, &cpus)));
+            self.threads.insert(tid, thread);
+        }
+        self.cpus = left_cpus;
+        for (tid, outcome) in outcomes {
+            self.absorb(tid, outcome);
+        }
+    }
+
+    fn append_cpus(
+        &mut self,
+        cpus: BTreeMap<CpuId, CpuSwitches>,
+        on_cpu: BTreeMap<CpuId, Option<Tid>>,
+        lost_on: BTreeMap<CpuId, Timestamp>,
+        forgotten: Forgotten,
+    ) {
+        for (cpu, at) in lost_on {
+            if self.thread_on(cpu).is_none() {
+                self.lost_on.insert(cpu, at);
+            }
+        }
+        if forgotten.kernel.is_some() {
+            self.on_cpu.clear();
+        }
+        self.on_cpu.extend(on_cpu);
+        for (cpu, more) in cpus {
+            match self.cpus.get_mut(&cpu) {
+                Some(switches) => switches.append(more),
+                None => {
+                    self.cpus.insert(cpu, more);
+                }
+            }
+        }
+    }
+}
+
+impl Left for Summary {
+    fn table(&self, pid: Pid) -> Table {
+        match (self.tables.get(&pid), self.forgotten.files) {
+            (Some(table), _) => table.clone(),
+            (None, Some(at)) => Table::forgotten(at, pid),
+            (None, None) => Table::at_left(pid),
+        }
+    }
+
+    fn entry(&self, pid: Pid, fd: Fd) -> Entry {
+        match self.tables.get(&pid) {
+            Some(table) => table.entry(fd),
+            None => self.table(pid).entry(fd),
+        }
+    }
+
+    fn in_flight(&self, tid: Tid) -> &InFlight {
+        match self.threads.get(&tid) {
+            Some(thread) => &thread.call,
+            None if self.forgotten.kernel.is_some() => &InFlight::Nothing,
+            None => &InFlight::AsLeft,
+        }
+    }
+}
+
+impl Cover {
+    fn extend(&mut self, right: &Self) -> Result<(), Error> {
+        if self.host != right.host {
+            return Err(Error::OtherHost {
+                left: self.host.to_string(),
+                right: right.host.to_string(),
+            });
+        }
+        let (left_end, right_begin) = (self.end, right.begin);
+        if right_begin < left_end {
+            return Err(Error::CoveredTwice { left_end, right_begin });
+        }
+        if left_end < right_begin {
+            return Err(Error::NotAdjacent { left_end, right_begin });
+        }
+        self.end = right.end;
+        Ok(())
+    }
+}

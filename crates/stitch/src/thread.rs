@@ -1,0 +1,340 @@
+//! One thread: what it does with its time, the call it is in, its open spans.
+//!
+//! Each register is either known in the window or "as at the left boundary". Time is counted when a stretch ends: the
+//! stretch that lies across the left boundary is counted when the left part is appended to, and what the window knows
+//! about its end (who came, who had the CPU since the boundary) waits in [`First`] and [`Wake`].
+
+use std::collections::BTreeMap;
+
+use model::{CpuId, Tid, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::call::{Class, ClassTerm, InFlight, Sleep};
+use crate::cpu::{ByCpu, CpuSwitches, Occupancy, SwitchLog};
+use crate::fact::LeftAs;
+use crate::ident::Left;
+use crate::spent::{Doing, add_ns};
+use crate::stack::{Outcome, Stack};
+
+/// What a window knows about a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Thread {
+    /// The end of the stretch that lies across the left boundary.
+    first: Option<First>,
+    /// The first wake-up before `first`: it counts if the thread was blocked at the left boundary.
+    wake: Option<Wake>,
+    state: State,
+    pub(crate) call: InFlight,
+    pub(crate) stack: Stack,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct First {
+    at: Timestamp,
+    how: How,
+    /// CPUs whose events were lost, before this, while the thread last seen on them was one of the left part.
+    after_loss_on: Vec<CpuId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum How {
+    /// The thread got this CPU, which others had since the first switch of the window as given.
+    GotCpu(CpuId, Occupancy),
+    /// The thread was seen running.
+    Seen,
+    /// Nobody knows what the thread did until now.
+    Lost,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Wake {
+    since: Timestamp,
+    /// Who had each CPU since then: the CPU that the thread got, or all when it got none in the window.
+    by_cpu: ByCpu,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum State {
+    AsLeft,
+    Running {
+        since: Timestamp,
+        cpu: CpuId,
+    },
+    Waiting {
+        since: Timestamp,
+        /// Who had each CPU since then, complete at the end of a window. Bound: CPUs times threads that ran.
+        by_cpu: ByCpu,
+    },
+    Blocked {
+        since: Timestamp,
+        class: ClassTerm,
+    },
+    Unknown {
+        since: Timestamp,
+    },
+}
+
+/// The switches of two neighbouring windows and the losses of the left one.
+pub(crate) struct Neighbours<'a> {
+    pub(crate) left: &'a BTreeMap<CpuId, CpuSwitches>,
+    pub(crate) right: &'a BTreeMap<CpuId, CpuSwitches>,
+    pub(crate) lost_in_left: &'a [CpuId],
+}
+
+impl Thread {
+    /// A thread as it was at the left boundary.
+    pub(crate) fn as_left() -> Self {
+        Self {
+            first: None,
+            wake: None,
+            state: State::AsLeft,
+            call: InFlight::AsLeft,
+            stack: Stack::default(),
+        }
+    }
+
+    /// Whether it is on that CPU, as far as the window knows.
+    pub(crate) fn runs_on(&self, on: CpuId) -> bool {
+        matches!(self.state, State::Running { cpu, .. } if cpu == on)
+    }
+
+    /// Whether the loss of events on `cpu` came before anything this window saw the thread do.
+    pub(crate) fn first_is_after_loss_on(&self, cpu: CpuId) -> bool {
+        self.first.as_ref().is_none_or(|first| first.after_loss_on.contains(&cpu))
+    }
+
+    pub(crate) fn got_cpu(&mut self, at: Timestamp, cpu: CpuId, log: &SwitchLog, lost: &[CpuId]) {
+        match &self.state {
+            State::AsLeft => {
+                self.arrive_first(at, How::GotCpu(cpu, log.so_far(cpu)), lost);
+                if let Some(wake) = &mut self.wake {
+                    wake.by_cpu = ByCpu::from([(cpu, log.since(cpu, wake.since))]);
+                }
+            }
+            State::Waiting { since, .. } => {
+                let occupancy = log.since(cpu, *since);
+                self.blame(occupancy);
+                self.spend_until(at);
+            }
+            _ => self.spend_until(at),
+        }
+        self.state = State::Running { since: at, cpu };
+    }
+
+    /// Seen running; on no CPU when no scheduler events cover this moment.
+    pub(crate) fn seen(&mut self, at: Timestamp, cpu: Option<CpuId>, lost: &[CpuId]) {
+        self.end_stretch(at, lost);
+        self.state = match cpu {
+            Some(cpu) => State::Running { since: at, cpu },
+            None => State::Unknown { since: at },
+        };
+    }
+
+    pub(crate) fn left_cpu(&mut self, tid: Tid, at: Timestamp, left_as: LeftAs, lost: &[CpuId]) {
+        self.end_stretch(at, lost);
+        self.state = match left_as {
+            LeftAs::Preempted => State::Waiting { since: at, by_cpu: ByCpu::new() },
+            LeftAs::Interruptible | LeftAs::Uninterruptible => {
+                State::Blocked { since: at, class: self.call.class(tid, Sleep::of(left_as)) }
+            }
+            LeftAs::Dead => State::Blocked { since: at, class: ClassTerm::Known(Class::Other) },
+        };
+    }
+
+    pub(crate) fn woken(&mut self, at: Timestamp) {
+        match &self.state {
+            State::AsLeft => {
+                self.wake.get_or_insert_with(|| Wake { since: at, by_cpu: ByCpu::new() });
+            }
+            State::Blocked { .. } => {
+                self.spend_until(at);
+                self.state = State::Waiting { since: at, by_cpu: ByCpu::new() };
+            }
+            State::Running { .. } | State::Waiting { .. } | State::Unknown { .. } => {}
+        }
+    }
+
+    /// Events are missing: nobody knows what it did in this stretch, nor whether its call ended.
+    pub(crate) fn lose(&mut self, at: Timestamp, lost: &[CpuId]) {
+        if self.state == State::AsLeft {
+            self.arrive_first(at, How::Lost, lost);
+        } else {
+            self.lose_stretch(at);
+        }
+        self.state = State::Unknown { since: at };
+        self.call = InFlight::Nothing;
+    }
+
+    /// Starts another life under the same number.
+    pub(crate) fn born(&mut self, at: Timestamp, lost: &[CpuId]) -> Outcome {
+        let outcome = self.stack.abandon();
+        self.lose(at, lost);
+        self.state = State::Blocked { since: at, class: ClassTerm::Known(Class::Other) };
+        self.call = InFlight::Birth;
+        outcome
+    }
+
+    /// The window ends: notes who had the CPUs for a wait that goes on.
+    pub(crate) fn close(&mut self, log: &SwitchLog) {
+        match (&mut self.state, &mut self.wake) {
+            (State::Waiting { since, by_cpu }, _)
+            | (State::AsLeft, Some(Wake { since, by_cpu })) => *by_cpu = log.all_since(*since),
+            _ => {}
+        }
+    }
+
+    fn arrive_first(&mut self, at: Timestamp, how: How, lost: &[CpuId]) {
+        self.first = Some(First { at, how, after_loss_on: lost.to_vec() });
+    }
+
+    fn end_stretch(&mut self, at: Timestamp, lost: &[CpuId]) {
+        if self.state == State::AsLeft {
+            self.arrive_first(at, How::Seen, lost);
+        } else {
+            self.spend_until(at);
+        }
+    }
+
+    fn spend_until(&mut self, at: Timestamp) {
+        let (since, doing) = match &self.state {
+            State::AsLeft => return,
+            State::Running { since, .. } => (*since, Doing::Running),
+            State::Waiting { since, .. } => (*since, Doing::Waiting),
+            State::Blocked { since, class } => (*since, Doing::Blocked(class.clone())),
+            State::Unknown { since } => (*since, Doing::Unknown),
+        };
+        if let Some(spent) = self.stack.top() {
+            spent.time(&doing, at.since(since));
+        }
+    }
+
+    fn lose_stretch(&mut self, at: Timestamp) {
+        let since = match &self.state {
+            State::AsLeft => return,
+            State::Running { since, .. }
+            | State::Waiting { since, .. }
+            | State::Blocked { since, .. }
+            | State::Unknown { since } => *since,
+        };
+        if let Some(spent) = self.stack.top() {
+            spent.time(&Doing::Unknown, at.since(since));
+        }
+    }
+
+    fn blame(&mut self, occupancy: Occupancy) {
+        if let Some(spent) = self.stack.top() {
+            add_ns(&mut spent.waited_for_ns, occupancy);
+        }
+    }
+
+    /// Puts the state at the left boundary into the terms.
+    pub(crate) fn resolve(&mut self, left: &impl Left) {
+        if let State::Blocked { class, .. } = &mut self.state {
+            *class = class.resolved(left);
+        }
+        if let InFlight::Call(call) = &mut self.call {
+            call.resolve(left);
+        }
+        self.stack.resolve(left);
+    }
+
+    /// Appends what the window to the right knows. Its terms must have been resolved already.
+    pub(crate) fn append(&mut self, right: Self, cpus: &Neighbours<'_>) -> Outcome {
+        if self.state == State::AsLeft {
+            self.append_head(right.first, right.wake, cpus);
+            self.state = right.state;
+        } else {
+            self.cross(right.wake, right.first.as_ref(), cpus);
+            if let Some(first) = right.first {
+                self.end_crossing(first);
+                self.state = right.state;
+            }
+        }
+        if right.call != InFlight::AsLeft {
+            self.call = right.call;
+        }
+        self.stack.append(right.stack)
+    }
+
+    /// Appends a window in which this thread does not occur.
+    pub(crate) fn append_absence(&mut self, cpus: &Neighbours<'_>) {
+        match (&mut self.state, &mut self.wake) {
+            (State::Waiting { since, by_cpu }, _)
+            | (State::AsLeft, Some(Wake { since, by_cpu })) => {
+                cpus.wait_through(*since, None, by_cpu);
+            }
+            _ => {}
+        }
+    }
+
+    /// Neither window knows the state at the left boundary: one head of two.
+    fn append_head(&mut self, first: Option<First>, wake: Option<Wake>, cpus: &Neighbours<'_>) {
+        match &mut self.wake {
+            None => self.wake = wake,
+            Some(mine) => cpus.wait_through(mine.since, first.as_ref(), &mut mine.by_cpu),
+        }
+        self.first = first.map(|mut first| {
+            if let How::GotCpu(cpu, occupancy) = &mut first.how
+                && let (Some(left), Some(right)) = (cpus.left.get(cpu), cpus.right.get(cpu))
+            {
+                *occupancy = left.up_to(right, occupancy);
+            }
+            first.after_loss_on.extend_from_slice(cpus.lost_in_left);
+            first.after_loss_on.sort_unstable();
+            first.after_loss_on.dedup();
+            first
+        });
+    }
+
+    /// Carries a stretch that the left window left open on to its end in the right window, or through it.
+    fn cross(&mut self, wake: Option<Wake>, first: Option<&First>, cpus: &Neighbours<'_>) {
+        match (&mut self.state, wake) {
+            (State::Blocked { .. }, Some(wake)) => {
+                self.spend_until(wake.since);
+                self.state = State::Waiting { since: wake.since, by_cpu: wake.by_cpu };
+            }
+            (State::Waiting { since, by_cpu }, _) => cpus.wait_through(*since, first, by_cpu),
+            _ => {}
+        }
+    }
+
+    fn end_crossing(&mut self, first: First) {
+        match (first.how, &mut self.state) {
+            (How::GotCpu(cpu, _), State::Waiting { by_cpu, .. }) => {
+                let occupancy = by_cpu.remove(&cpu).unwrap_or_default();
+                self.blame(occupancy);
+                self.spend_until(first.at);
+            }
+            (How::Lost, _) => self.lose_stretch(first.at),
+            _ => self.spend_until(first.at),
+        }
+    }
+}
+
+impl Neighbours<'_> {
+    /// Adds who had the CPUs in the right window to a wait that began before it: until the thread got one, or all through.
+    fn wait_through(&self, since: Timestamp, first: Option<&First>, by_cpu: &mut ByCpu) {
+        let mut add = |cpu: &CpuId, switches: &CpuSwitches, until: &Occupancy| {
+            let mut occupancy = by_cpu.remove(cpu).unwrap_or_default();
+            switches.add_gap(since, self.left.get(cpu), &mut occupancy);
+            add_ns(&mut occupancy, until.clone());
+            if !occupancy.is_empty() {
+                by_cpu.insert(*cpu, occupancy);
+            }
+        };
+        match first.map(|first| &first.how) {
+            None => {
+                for (cpu, switches) in self.right {
+                    add(cpu, switches, switches.between());
+                }
+            }
+            Some(How::GotCpu(cpu, occupancy)) => {
+                if let Some(switches) = self.right.get(cpu) {
+                    add(cpu, switches, occupancy);
+                }
+                by_cpu.retain(|other, _| other == cpu);
+            }
+            Some(How::Seen | How::Lost) => by_cpu.clear(),
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! The map step: the facts of one stretch of time become a summary.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use model::{CpuId, Fd, Pid, Tid, Timestamp};
+
+use crate::call::{Call, HeadExit, InFlight, may_make_descriptor};
+use crate::cpu::SwitchLog;
+use crate::fact::{CallArgs, Effect, Fact, FactKind, Missing};
+use crate::ident::{Entry, Flag, Ident, Kind, Left, Maker, Name, Number};
+use crate::summary::{Cover, LossCount, Summary};
+use crate::thread::Thread;
+
+/// Summarises the facts of one stretch of time. They must come in order; facts outside the stretch are the caller's error.
+///
+/// ```
+/// use model::{CpuId, Timestamp, Tid};
+/// use stitch::fact::{Fact, FactKind, Span};
+/// use stitch::{Cover, Window};
+///
+/// let span = Span { name: "request", request: Some(7), is_request: true };
+/// let at = |ns, kind| Fact {
+///     at: Timestamp::from_nanos(ns),
+///     cpu: Some(CpuId::new(0)),
+///     tid: Some(Tid::new(5)),
+///     pid: None,
+///     kind,
+/// };
+/// let cover =
+///     |begin, end| Cover { host: "h".into(), begin: Timestamp::from_nanos(begin), end: Timestamp::from_nanos(end) };
+/// let mut left = Window::new(cover(0, 50));
+/// left.add(&at(10, FactKind::SpanBegin(span)));
+/// let mut right = Window::new(cover(50, 100));
+/// right.add(&at(60, FactKind::SpanEnd(span)));
+/// let answer = stitch::phases(&left.finish().merge(right.finish())?);
+/// assert_eq!(answer.requests.wall_ns, 50);
+/// # Ok::<(), stitch::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Window {
+    summary: Summary,
+    log: SwitchLog,
+    /// Names met in this window, one copy each. Bound: distinct names.
+    strings: HashSet<Arc<str>>,
+    now: Timestamp,
+}
+
+/// The thread and process in whose context a fact happened.
+#[derive(Debug, Clone, Copy)]
+struct Context {
+    at: Timestamp,
+    cpu: Option<CpuId>,
+    tid: Tid,
+    pid: Pid,
+}
+
+impl Window {
+    /// A window without facts.
+    #[must_use]
+    pub fn new(cover: Cover) -> Self {
+        let now = cover.begin;
+        Self {
+            summary: Summary { cover: Some(cover), ..Summary::default() },
+            log: SwitchLog::default(),
+            strings: HashSet::new(),
+            now,
+        }
+    }
+
+    /// Takes in the next fact. A time that goes back counts as the latest time so far.
+    pub fn add(&mut self, fact: &Fact<&str>) {
+        if fact.at < self.now {
+            self.summary.loss.backward += 1;
+        }
+        self.now = self.now.max(fact.at);
+        let context = fact.tid.filter(|tid| *tid != Tid::IDLE).map(|tid| Context {
+            at: self.now,
+            cpu: fact.cpu,
+            tid,
+            pid: fact.pid.unwrap_or(Pid::new(tid.get())),
+        });
+        if let Some(context) = context {
+            self.enter(context, fact);
+        }
+        match (fact.kind, context) {
+            (FactKind::Seen, _) => {}
+            (FactKind::Switch { prev, prev_comm, left_as, next, next_comm }, _) => {
+                if let Some(cpu) = fact.cpu {
+                    self.name_thread(prev, prev_comm);
+                    self.name_thread(next, next_comm);
+                    self.switch(cpu, prev, left_as, next);
+                }
+            }
+            (FactKind::Wakeup { tid, comm }, _) => {
+                self.name_thread(tid, comm);
+                let at = self.now;
+                self.with_thread(tid, |thread, _, _| thread.woken(at));
+            }
+            (FactKind::Fork { child, child_pid, comm }, _) => {
+                self.name_thread(child, comm);
+                self.fork(context, child, child_pid);
+            }
+            (FactKind::Exit { last_of, .. }, _) => {
+                if let Some(pid) = last_of {
+                    self.summary.tables.insert(pid, crate::ident::Table::forgotten(self.now, pid));
+                }
+            }
+            (FactKind::DumpThread { tid, comm }, _) => self.name_thread(tid, comm),
+            (FactKind::DumpFd { pid, fd, name, kind }, _) => {
+                let ident = self.summary.entry(pid, fd).ident;
+                let name = Name { text: self.intern(name), kind };
+                self.summary.learn(ident, self.now, name);
+            }
+            (FactKind::Lost { what, events, packets }, _) => self.lose(what, events, packets),
+            (FactKind::Exec { comm }, Some(context)) => {
+                self.name_thread(context.tid, comm);
+                self.summary.table_mut(context.pid).exec(context.at, context.pid);
+            }
+            (FactKind::CallEntry { name, args }, Some(context)) => {
+                self.call_entry(context, name, &args);
+            }
+            (FactKind::CallExit { name, ret, pair, address, opened }, Some(context)) => {
+                let opened = opened.filter(|path| ret >= 0 && !path.is_empty());
+                let opened =
+                    opened.map(|path| Name { text: self.intern(path), kind: Kind::of_name(path) });
+                let exit = HeadExit { name: self.intern(name), at: context.at, ret, opened };
+                self.call_exit(context, &exit, address);
+                self.set_pair(context, &exit, pair);
+            }
+            (FactKind::SpanBegin(span), Some(context)) => {
+                let name = self.intern(span.name);
+                let outcome = self.with_thread(context.tid, |thread, _, _| {
+                    thread.stack.begin(&span, name, context.at)
+                });
+                self.summary.absorb(context.tid, outcome);
+            }
+            (FactKind::SpanEnd(span), Some(context)) => {
+                let name = self.intern(span.name);
+                let outcome = self.with_thread(context.tid, |thread, _, _| {
+                    thread.stack.end(&span, &name, context.at)
+                });
+                self.summary.absorb(context.tid, outcome);
+            }
+            (_, None) => self.summary.loss.without_thread += 1,
+        }
+    }
+
+    /// The summary of all facts taken in.
+    #[must_use]
+    pub fn finish(mut self) -> Summary {
+        for thread in self.summary.threads.values_mut() {
+            thread.close(&self.log);
+        }
+        self.summary.cpus = self.log.finish();
+        self.summary.requests.keep_slowest();
+        self.summary
+    }
+
+    /// An event in the context of a thread: it runs, there.
+    fn enter(&mut self, context: Context, fact: &Fact<&str>) {
+        if matches!(fact.kind, FactKind::Switch { .. } | FactKind::Lost { .. }) {
+            return;
+        }
+        let Context { at, cpu, tid, pid } = context;
+        self.with_thread(tid, |thread, _, lost| thread.seen(at, cpu, lost));
+        if fact.pid.is_some() {
+            self.summary.pids.insert(tid, pid);
+        }
+        if let Some(cpu) = cpu {
+            self.summary.on_cpu.insert(cpu, Some(tid));
+        }
+    }
+
+    fn switch(&mut self, cpu: CpuId, prev: Tid, left_as: crate::fact::LeftAs, next: Tid) {
+        let at = self.now;
+        self.log.switch(cpu, at, prev);
+        if prev != Tid::IDLE {
+            self.with_thread(prev, |thread, _, lost| thread.left_cpu(prev, at, left_as, lost));
+        }
+        if next != Tid::IDLE {
+            self.with_thread(next, |thread, log, lost| thread.got_cpu(at, cpu, log, lost));
+        }
+        self.summary.on_cpu.insert(cpu, Some(next));
+    }
+
+    fn fork(&mut self, parent: Option<Context>, child: Tid, child_pid: Pid) {
+        let at = self.now;
+        let outcome = self.with_thread(child, |thread, _, lost| thread.born(at, lost));
+        self.summary.absorb(child, outcome);
+        self.summary.pids.insert(child, child_pid);
+        if let Some(parent) = parent.filter(|parent| parent.pid != child_pid) {
+            let table = self.summary.table(parent.pid);
+            self.summary.tables.insert(child_pid, table);
+        }
+    }
+
+    fn call_entry(&mut self, context: Context, name: &str, args: &CallArgs<&str>) {
+        let Context { at, tid, pid, .. } = context;
+        let fd = args.fd.filter(|fd| fd.get() >= 0);
+        let on_fd = fd.map(|fd| self.summary.entry(pid, fd));
+        let path = args
+            .path
+            .filter(|path| !path.is_empty())
+            .map(|path| Ident::named(Name { text: self.intern(path), kind: Kind::of_name(path) }));
+        let makes = match args.effect {
+            Effect::Open { close_on_exec } => path.clone().map(|ident| (ident, close_on_exec)),
+            Effect::Make { name, kind, close_on_exec } => {
+                let name = Name { text: self.intern(name), kind };
+                Some((Ident::named(name), close_on_exec))
+            }
+            Effect::Duplicate { close_on_exec } => {
+                on_fd.as_ref().map(|entry| (entry.ident.clone(), close_on_exec))
+            }
+            Effect::Nothing | Effect::Close | Effect::SetCloseOnExec(_) | Effect::Address(_) => {
+                None
+            }
+        };
+        if let Some(fd) = fd {
+            self.change_table(Number { at, pid, fd }, args.effect);
+        }
+        let call = Call {
+            name: self.intern(name),
+            at,
+            by_path: path.is_some(),
+            file: path.or(on_fd.map(|entry| entry.ident)),
+            makes: makes.map(|(ident, close_on_exec)| Entry {
+                ident,
+                close_on_exec: Flag::certain(close_on_exec),
+            }),
+        };
+        self.with_thread(tid, |thread, _, _| {
+            thread.call = match name {
+                "rt_sigreturn" => InFlight::Nothing,
+                _ => InFlight::Call(Box::new(call)),
+            };
+        });
+    }
+
+    /// What a call does to its own descriptor as soon as it begins.
+    fn change_table(&mut self, number: Number, effect: Effect<&str>) {
+        let Number { pid, fd, .. } = number;
+        match effect {
+            Effect::Close => self.summary.table_mut(pid).close(number),
+            Effect::SetCloseOnExec(value) => {
+                self.summary.table_mut(pid).set_close_on_exec(fd, value);
+            }
+            Effect::Address(address) => {
+                let text = self.intern(&format!("socket {address}"));
+                let entry = socket(text, &self.summary.entry(pid, fd));
+                self.set(pid, fd, entry);
+            }
+            _ => {}
+        }
+    }
+
+    fn call_exit(&mut self, context: Context, exit: &HeadExit, address: Option<&str>) {
+        let Context { tid, pid, .. } = context;
+        let in_flight = self.with_thread(tid, |thread, _, _| {
+            let in_flight = std::mem::replace(&mut thread.call, InFlight::Nothing);
+            if let Some(spent) = thread.stack.top() {
+                spent.calls.count(tid, exit, &in_flight);
+            }
+            in_flight
+        });
+        self.summary.processes.entry(pid).or_default().count(tid, exit, &in_flight);
+        let Some(fd) = i32::try_from(exit.ret).ok().filter(|fd| *fd >= 0).map(Fd::new) else {
+            return;
+        };
+        let accepted = address.filter(|_| matches!(&*exit.name, "accept" | "accept4"));
+        let maker = may_make_descriptor(&exit.name);
+        match in_flight {
+            InFlight::Call(call) if call.name == exit.name => {
+                if let Some(entry) = call.makes {
+                    self.set(pid, fd, entry);
+                }
+            }
+            InFlight::AsLeft if maker => {
+                let maker = Maker { tid, call: Arc::clone(&exit.name) };
+                self.summary.table_mut(pid).set_made_by(fd, maker);
+            }
+            _ => {}
+        }
+        if let Some(name) = &exit.opened {
+            let close_on_exec = self.summary.entry(pid, fd).close_on_exec;
+            self.set(pid, fd, Entry { ident: Ident::named(name.clone()), close_on_exec });
+        }
+        if let Some(address) = accepted {
+            let text = self.intern(&format!("socket {address}"));
+            let entry = socket(text, &self.summary.entry(pid, fd));
+            self.set(pid, fd, entry);
+        }
+    }
+
+    fn set_pair(&mut self, context: Context, exit: &HeadExit, pair: Option<(Fd, Fd)>) {
+        let Some((one, other)) = pair.filter(|_| exit.ret == 0) else { return };
+        let kind = if &*exit.name == "socketpair" { Kind::Socket } else { Kind::Other };
+        let text = self.intern(if kind == Kind::Socket { "socket pair" } else { "pipe" });
+        for fd in [one, other] {
+            let ident = Ident::named(Name { text: Arc::clone(&text), kind });
+            self.set(context.pid, fd, Entry { ident, close_on_exec: Flag::certain(false) });
+        }
+    }
+
+    fn set(&mut self, pid: Pid, fd: Fd, entry: Entry) {
+        self.summary.table_mut(pid).set(fd, entry);
+    }
+
+    fn lose(&mut self, what: Missing, events: u64, packets: u64) {
+        let at = self.now;
+        let summary = &mut self.summary;
+        summary.loss.add(LossCount {
+            events_discarded: events,
+            packets_lost: packets,
+            ..LossCount::default()
+        });
+        let lost = summary.lost_cpus();
+        match what {
+            Missing::Kernel(cpu) => {
+                match summary.thread_on(cpu) {
+                    None => {
+                        summary.lost_on.insert(cpu, at);
+                    }
+                    Some(None) => {}
+                    Some(Some(tid)) => {
+                        let thread = summary.threads.get_mut(&tid);
+                        if let Some(thread) = thread.filter(|thread| thread.runs_on(cpu)) {
+                            thread.lose(at, &lost);
+                        }
+                    }
+                }
+                summary.on_cpu.insert(cpu, None);
+            }
+            Missing::KernelEverywhere => {
+                for thread in summary.threads.values_mut() {
+                    thread.lose(at, &lost);
+                }
+                summary.on_cpu.clear();
+                summary.forgotten.kernel = Some(at);
+            }
+            Missing::Spans => {
+                let outcomes: Vec<_> = summary
+                    .threads
+                    .iter_mut()
+                    .map(|(tid, thread)| (*tid, thread.stack.abandon()))
+                    .collect();
+                for (tid, outcome) in outcomes {
+                    summary.absorb(tid, outcome);
+                }
+                summary.forgotten.spans = Some(at);
+            }
+        }
+    }
+
+    fn with_thread<R>(
+        &mut self,
+        tid: Tid,
+        step: impl FnOnce(&mut Thread, &SwitchLog, &[CpuId]) -> R,
+    ) -> R {
+        let lost = self.summary.lost_cpus();
+        if !self.summary.threads.contains_key(&tid) {
+            let unseen = self.summary.unseen_thread();
+            self.summary.threads.insert(tid, unseen);
+        }
+        match self.summary.threads.get_mut(&tid) {
+            Some(thread) => step(thread, &self.log, &lost),
+            None => unreachable!("thread {tid} was inserted above"),
+        }
+    }
+
+    fn name_thread(&mut self, tid: Tid, comm: &str) {
+        if tid == Tid::IDLE || comm.is_empty() {
+            return;
+        }
+        let comms = &mut self.summary.comms;
+        if comms.get(&tid).is_none_or(|known| **known != *comm) {
+            let comm = self.intern(comm);
+            self.summary.comms.insert(tid, comm);
+        }
+    }
+
+    fn intern(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.strings.get(text) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = text.into();
+        self.strings.insert(Arc::clone(&new));
+        new
+    }
+}
+
+fn socket(text: Arc<str>, before: &Entry) -> Entry {
+    let ident = Ident::named(Name { text, kind: Kind::Socket });
+    Entry { ident, close_on_exec: before.close_on_exec.clone() }
+}

@@ -1,0 +1,307 @@
+//! Sequences that a small kernel could have produced, with a few events that none could.
+//!
+//! Three CPUs, five threads, four descriptor numbers. Each step is three bytes, so that a failing sequence shrinks by
+//! leaving steps out.
+
+use std::collections::BTreeMap;
+
+use model::{CpuId, Fd, Pid, Tid, Timestamp};
+use stitch::Kind;
+use stitch::fact::{CallArgs, Effect, Fact, FactKind, LeftAs, Missing, Span};
+
+const CPUS: u8 = 3;
+const THREADS: u8 = 5;
+const FDS: u8 = 4;
+const COMMS: [&str; 6] = ["swapper", "one", "two", "three", "four", "five"];
+const PATHS: [&str; 4] = ["/data/a", "/data/b", "/dev/null", "/etc/c"];
+const PHASES: [&str; 3] = ["decode", "encode", "send"];
+
+/// One step: what, how, and how much time before it.
+pub(crate) type Step = (u8, u8, u8);
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Running,
+    Runnable,
+    Blocked,
+    Dead,
+}
+
+struct Thread {
+    pid: Pid,
+    state: State,
+    call: Option<&'static str>,
+    spans: Vec<&'static str>,
+    request: u64,
+}
+
+struct Kernel {
+    now: i64,
+    on: [Tid; CPUS as usize],
+    threads: BTreeMap<Tid, Thread>,
+    requests: u64,
+    facts: Vec<Fact<&'static str>>,
+}
+
+/// The facts of these steps, and the first moment after the last.
+pub(crate) fn facts(steps: &[Step]) -> (Vec<Fact<&'static str>>, Timestamp) {
+    let mut threads = BTreeMap::new();
+    for (tid, pid) in [(1, 1), (2, 1), (3, 3), (4, 3), (5, 5)] {
+        let thread = Thread {
+            pid: Pid::new(pid),
+            state: if tid < 3 { State::Runnable } else { State::Blocked },
+            call: None,
+            spans: Vec::new(),
+            request: 0,
+        };
+        threads.insert(Tid::new(tid), thread);
+    }
+    let mut kernel =
+        Kernel { now: 1_000, on: [Tid::IDLE; 3], threads, requests: 0, facts: Vec::new() };
+    for step in steps {
+        kernel.step(*step);
+    }
+    (kernel.facts, Timestamp::from_nanos(kernel.now + 1))
+}
+
+impl Kernel {
+    fn step(&mut self, (what, how, pause): Step) {
+        self.now += i64::from(pause % 32);
+        if what >= 248 {
+            return self.impossible(how);
+        }
+        let cpu = what % CPUS;
+        let tid = self.on[usize::from(cpu)];
+        match (tid, what / CPUS) {
+            (Tid::IDLE, n) if n % 4 == 0 => self.wake(cpu, how),
+            (Tid::IDLE, _) => self.switch(cpu, LeftAs::Preempted, how),
+            (_, n) => self.run(cpu, tid, n, how),
+        }
+    }
+
+    fn run(&mut self, cpu: u8, tid: Tid, n: u8, how: u8) {
+        let in_call = self.threads[&tid].call.is_some();
+        match n % 16 {
+            0 | 1 => self.switch(cpu, LeftAs::Preempted, how),
+            2 => self.wake(cpu, how),
+            3 if in_call => self.switch(cpu, LeftAs::Uninterruptible, how),
+            4 | 5 if in_call => self.switch(cpu, LeftAs::Interruptible, how),
+            3 if how % 8 == 0 => self.switch(cpu, LeftAs::Dead, how),
+            4 if how % 2 == 0 => self.switch(cpu, LeftAs::Uninterruptible, how),
+            6 if how % 4 == 0 => self.dump(cpu, tid, how / 4),
+            7 if how % 8 == 0 => self.fork(cpu, tid, how / 8),
+            8 if how % 16 == 0 => self.fact(cpu, tid, FactKind::Exec { comm: "next" }),
+            _ if in_call => self.exit_call(cpu, tid, how),
+            9..=11 => self.span(cpu, tid, how),
+            _ => self.enter_call(cpu, tid, how),
+        }
+    }
+
+    fn fact(&mut self, cpu: u8, tid: Tid, kind: FactKind<&'static str>) {
+        let pid = self.threads.get(&tid).map(|thread| thread.pid);
+        self.facts.push(Fact {
+            at: Timestamp::from_nanos(self.now),
+            cpu: Some(CpuId::new(u32::from(cpu))),
+            tid: Some(tid),
+            pid,
+            kind,
+        });
+    }
+
+    fn switch(&mut self, cpu: u8, left_as: LeftAs, how: u8) {
+        let prev = self.on[usize::from(cpu)];
+        let mut ready: Vec<Tid> = self
+            .threads
+            .iter()
+            .filter(|(_, thread)| thread.state == State::Runnable)
+            .map(|(tid, _)| *tid)
+            .collect();
+        ready.push(Tid::IDLE);
+        let next = ready[usize::from(how) % ready.len()];
+        if next == prev {
+            return;
+        }
+        if let Some(thread) = self.threads.get_mut(&prev) {
+            thread.state = match left_as {
+                LeftAs::Preempted => State::Runnable,
+                LeftAs::Interruptible | LeftAs::Uninterruptible => State::Blocked,
+                LeftAs::Dead => State::Dead,
+            };
+        }
+        if let Some(thread) = self.threads.get_mut(&next) {
+            thread.state = State::Running;
+        }
+        self.on[usize::from(cpu)] = next;
+        let comm = |tid: Tid| COMMS[usize::try_from(tid.get()).unwrap()];
+        self.fact(
+            cpu,
+            prev,
+            FactKind::Switch { prev, prev_comm: comm(prev), left_as, next, next_comm: comm(next) },
+        );
+    }
+
+    fn wake(&mut self, cpu: u8, how: u8) {
+        let tid = Tid::new(i32::from(how % THREADS) + 1);
+        let thread = self.threads.get_mut(&tid).unwrap();
+        if thread.state == State::Blocked {
+            thread.state = State::Runnable;
+            let comm = COMMS[usize::from(how % THREADS) + 1];
+            self.fact(cpu, Tid::IDLE, FactKind::Wakeup { tid, comm });
+        }
+    }
+
+    fn fork(&mut self, cpu: u8, parent: Tid, how: u8) {
+        let child = Tid::new(i32::from(how % THREADS) + 1);
+        if self.threads[&child].state != State::Dead {
+            return;
+        }
+        let child_pid =
+            if how & 8 == 0 { self.threads[&parent].pid } else { Pid::new(child.get()) };
+        let thread = Thread {
+            pid: child_pid,
+            state: State::Blocked,
+            call: Some("clone"),
+            spans: Vec::new(),
+            request: 0,
+        };
+        self.threads.insert(child, thread);
+        self.fact(cpu, parent, FactKind::Fork { child, child_pid, comm: "child" });
+    }
+
+    fn dump(&mut self, cpu: u8, tid: Tid, how: u8) {
+        let kind = match how % 3 {
+            0 => FactKind::DumpThread { tid, comm: "dumped" },
+            n => FactKind::DumpFd {
+                pid: Pid::new([1, 3, 5][usize::from(how % 7 % 3)]),
+                fd: Fd::new(i32::from(how / 3 % FDS)),
+                name: if n == 1 { "/data/dumped" } else { "socket:[7]" },
+                kind: if n == 1 { Kind::Regular } else { Kind::Socket },
+            },
+        };
+        self.fact(cpu, tid, kind);
+    }
+
+    fn span(&mut self, cpu: u8, tid: Tid, how: u8) {
+        let requests = self.requests;
+        let thread = self.threads.get_mut(&tid).unwrap();
+        let begin = thread.spans.is_empty() || how % 5 < 2 && thread.spans.len() < 4;
+        let name = match (begin, thread.spans.last()) {
+            (true, None) => "request",
+            (true, Some(_)) => PHASES[usize::from(how / 5 % 3)],
+            (false, last) => last.copied().unwrap_or("request"),
+        };
+        if begin {
+            thread.spans.push(name);
+            if name == "request" {
+                thread.request = requests + 1;
+                self.requests = requests + 1;
+            }
+        } else {
+            thread.spans.pop();
+        }
+        let span = Span { name, request: Some(thread.request), is_request: name == "request" };
+        let kind = if begin { FactKind::SpanBegin(span) } else { FactKind::SpanEnd(span) };
+        self.fact(cpu, tid, kind);
+    }
+
+    fn enter_call(&mut self, cpu: u8, tid: Tid, how: u8) {
+        let fd = Some(Fd::new(i32::from(how / 16 % FDS)));
+        let path = Some(PATHS[usize::from(how / 16 % 4)]);
+        let close_on_exec = how >= 128;
+        let on = |effect| CallArgs { fd, path: None, effect };
+        let (name, args) = match how % 16 {
+            0 | 1 => {
+                ("openat", CallArgs { fd: None, path, effect: Effect::Open { close_on_exec } })
+            }
+            2 | 3 => ("close", on(Effect::Close)),
+            4 => ("dup", on(Effect::Duplicate { close_on_exec: false })),
+            5 => ("fcntl", on(Effect::Duplicate { close_on_exec })),
+            6 => ("fcntl", on(Effect::SetCloseOnExec(close_on_exec))),
+            7 => {
+                let effect = Effect::Make { name: "socket", kind: Kind::Socket, close_on_exec };
+                ("socket", CallArgs { effect, ..CallArgs::NONE })
+            }
+            8 => ("connect", on(Effect::Address("10.0.0.1:80"))),
+            9 => ("futex", CallArgs::NONE),
+            10 => ("clock_nanosleep", CallArgs::NONE),
+            11 => ("pipe2", CallArgs::NONE),
+            12 => ("execve", CallArgs { fd: None, path, effect: Effect::Nothing }),
+            13 => {
+                ("accept4", on(Effect::Make { name: "socket", kind: Kind::Socket, close_on_exec }))
+            }
+            14 => ("write", on(Effect::Nothing)),
+            _ => ("read", on(Effect::Nothing)),
+        };
+        self.threads.get_mut(&tid).unwrap().call = Some(name);
+        self.fact(cpu, tid, FactKind::CallEntry { name, args });
+    }
+
+    fn exit_call(&mut self, cpu: u8, tid: Tid, how: u8) {
+        let Some(name) = self.threads.get_mut(&tid).unwrap().call.take() else { return };
+        let new = i64::from(how / 8 % FDS);
+        let ret = match (name, how % 8) {
+            (_, 0) => -9,
+            (_, 1) => -512,
+            ("read" | "write", _) => i64::from(how),
+            ("openat" | "dup" | "fcntl" | "socket" | "accept4", _) => new,
+            _ => 0,
+        };
+        let pair = (name == "pipe2").then(|| (Fd::new(i32::from(how / 8 % FDS)), Fd::new(3)));
+        let opened = (name == "openat" && how % 5 == 0).then_some("/data/resolved");
+        let address = (name == "accept4" && how % 3 == 0).then_some("10.0.0.9:1234");
+        self.fact(cpu, tid, FactKind::CallExit { name, ret, pair, address, opened });
+    }
+
+    fn impossible(&mut self, how: u8) {
+        let cpu = how % CPUS;
+        let tid = Tid::new(i32::from(how / 3 % THREADS) + 1);
+        let span = |name| Span { name, request: None, is_request: name == "request" };
+        let kind = match how % 13 {
+            0 => FactKind::CallExit {
+                name: "openat",
+                ret: 2,
+                pair: None,
+                address: None,
+                opened: None,
+            },
+            1 => FactKind::CallExit {
+                name: "clone",
+                ret: 0,
+                pair: None,
+                address: None,
+                opened: None,
+            },
+            2 => FactKind::SpanEnd(span("request")),
+            3 => FactKind::SpanEnd(span("encode")),
+            4 => FactKind::SpanBegin(span("request")),
+            5 => FactKind::SpanBegin(span("send")),
+            6 => FactKind::Seen,
+            7 => FactKind::Wakeup { tid, comm: "woken" },
+            8 => FactKind::Fork { child: tid, child_pid: Pid::new(1), comm: "again" },
+            9 => FactKind::Exit { tid, last_of: Some(Pid::new(tid.get())) },
+            10 => {
+                let what = match how / 13 % 6 {
+                    0 => Missing::KernelEverywhere,
+                    1 => Missing::Spans,
+                    _ => Missing::Kernel(CpuId::new(u32::from(cpu))),
+                };
+                FactKind::Lost { what, events: u64::from(how), packets: 1 }
+            }
+            11 => FactKind::CallExit {
+                name: "fcntl",
+                ret: 1,
+                pair: None,
+                address: None,
+                opened: None,
+            },
+            _ => FactKind::Switch {
+                prev: tid,
+                prev_comm: "x",
+                left_as: LeftAs::Interruptible,
+                next: Tid::new(i32::from(how / 15 % THREADS)),
+                next_comm: "y",
+            },
+        };
+        self.fact(cpu, tid, kind);
+    }
+}

@@ -2,5 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails here fails")]
 
 mod client;
+mod crash;
 mod disk;
+mod hostile;
+mod producer;
+mod real;
 mod replay;
+mod rotation;

@@ -1,0 +1,140 @@
+//! `throughline relay`: takes recording sessions of LTTng until it is told to stop.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use relay::{Config, Event, Recovered, Relay};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::outcome::{Outcome, complain};
+
+const EXAMPLES: &str = "\
+Examples:
+  throughline relay --output traces
+  lttng create --set-url=net://127.0.0.1            record to it, from the same machine
+
+The folder of each chunk is printed when it is complete and on the disk. SIGINT or SIGTERM end the relay: what is
+open is sealed where it stands; a second one ends it at once.";
+
+#[derive(clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Folder the traces are written below
+    #[arg(long, value_name = "DIR", default_value = "traces")]
+    output: PathBuf,
+    /// Address of the control port; anyone who reaches it can write below the folder
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5342")]
+    control: SocketAddr,
+    /// Address of the data port
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5343")]
+    data: SocketAddr,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env()
+                .unwrap_or_else(|_unset| "warn".into()),
+        )
+        .init();
+    let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
+    runtime.block_on(serve(args))
+}
+
+async fn serve(args: &Args) -> anyhow::Result<Outcome> {
+    let mut stop = Stop::new()?;
+    let mut config = Config::new(&args.output);
+    (config.control, config.data) = (args.control, args.data);
+    let relay = Relay::start(config).context("starting the relay")?;
+    say_recovered(relay.recovered());
+    complain(&format!(
+        "relay: control {}, data {}, writing below {}",
+        relay.control_addr(),
+        relay.data_addr(),
+        relay.root().display()
+    ));
+    let mut events = relay.subscribe();
+    loop {
+        tokio::select! {
+            event = events.recv() => match event {
+                Ok(event) => say(&event)?,
+                Err(RecvError::Lagged(lost)) => {
+                    complain(&format!("relay: {lost} events were not printed"));
+                }
+                Err(RecvError::Closed) => break,
+            },
+            () = stop.asked() => break,
+        }
+    }
+    tokio::select! {
+        () = relay.shutdown() => {}
+        () = stop.asked() => anyhow::bail!("told twice to stop; open chunks are named at the next start"),
+    }
+    while let Ok(event) = events.try_recv() {
+        say(&event)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// SIGINT and SIGTERM.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("listening for signals");
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+fn say(event: &Event) -> anyhow::Result<()> {
+    match event {
+        Event::Sealed(chunk) => {
+            writeln!(io::stdout().lock(), "{}", chunk.folder.display())?;
+        }
+        Event::SealFailed { folder, .. } => {
+            complain(&format!("relay: {} is complete but not safe on the disk", folder.display()));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn say_recovered(recovered: &Recovered) {
+    for folder in &recovered.finished {
+        complain(&format!("relay: {}: its move was finished", folder.display()));
+    }
+    for chunk in &recovered.interrupted {
+        let readable = match chunk.without_metadata.len() {
+            0 => "readable".to_owned(),
+            n => format!("{n} traces without metadata cannot be read"),
+        };
+        complain(&format!(
+            "relay: {}: chunk {} of session {} was cut off by the end of an earlier relay: {} streams, {} bytes, {readable}",
+            chunk.folder.display(),
+            chunk.chunk,
+            chunk.session,
+            chunk.streams,
+            chunk.bytes,
+        ));
+    }
+    for error in &recovered.unreadable {
+        complain(&format!("relay: {error}"));
+    }
+}

@@ -1,0 +1,321 @@
+//! Peers that lie: names that lead elsewhere, lengths that are not meant, handles of others, bytes that are nothing.
+//! Every time: a clear answer or a closed connection, nothing outside the root, and the next producer is served.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::PathBuf;
+
+use relay::{Limits, Relay};
+use tokio::runtime::Runtime;
+use wire::live::{
+    COMMAND_HEADER_LEN, ChunkId, Command, CommandHeader, CreateTraceChunk, DataHeader, Name,
+    NetSeqNum, Request, ReturnCode, ReturnReply, StreamHandle, TracefileLimit, UnixSeconds,
+};
+
+use crate::client::{Reply, end, is_closed};
+use crate::disk::{files, wait_until};
+use crate::producer::{CREATED, Producer, STREAM_PATH, add_stream, greet, index, session, start};
+
+struct Setup {
+    runtime: Runtime,
+    relay: Relay,
+    root: PathBuf,
+    /// Holds the root and nothing else.
+    outside: tempfile::TempDir,
+}
+
+impl Setup {
+    fn new(limits: Limits) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        let root = outside.path().join("a/b/c/root");
+        let relay = start(&runtime, &root, limits);
+        Self { runtime, relay, root, outside }
+    }
+
+    /// An honest producer with chunk 0.
+    fn producer(&self, name: &str) -> Producer {
+        let mut create = session(name);
+        let identity = create.identity.as_mut().unwrap();
+        identity.sessiond.0[0] = name.bytes().next().unwrap();
+        let mut producer = Producer::new(&self.relay, create);
+        producer.chunk(0);
+        producer
+    }
+
+    /// Serves one more producer, then looks for anything outside the root.
+    fn end(self) {
+        let mut producer = self.producer("honest");
+        let stream = producer.stream("ch_0", 0);
+        let before = self.relay.totals().packets;
+        producer.packet(stream, 0);
+        producer.index(stream, 0);
+        wait_until("an honest packet", || self.relay.totals().packets == before + 1);
+        self.runtime.block_on(self.relay.shutdown());
+        let root = self.root.strip_prefix(self.outside.path()).unwrap().to_str().unwrap();
+        for path in files(self.outside.path()).keys() {
+            assert!(path.starts_with(root), "{path} is outside {root}");
+        }
+    }
+}
+
+/// The request's bytes with one text replaced by another of the same length.
+fn forged(request: &Request<'_>, placeholder: &str, text: &str) -> Vec<u8> {
+    assert_eq!(placeholder.len(), text.len());
+    let mut bytes = Vec::new();
+    request.encode(wire::live::ProtocolMinor::OURS, &mut bytes).unwrap();
+    let at = bytes.windows(text.len()).position(|w| w == placeholder.as_bytes()).unwrap();
+    bytes.get_mut(at..at + text.len()).unwrap().copy_from_slice(text.as_bytes());
+    bytes
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused_and_the_connection_goes_on() {
+    let setup = Setup::new(Limits::default());
+    let mut producer = setup.producer("s");
+    let channel = Request::AddStream(add_stream("PLACEHOLD", STREAM_PATH, 0));
+    let folder = Request::AddStream(add_stream("ch_0", "PLACEHOLD", 0));
+    let chunk = Request::CreateTraceChunk(CreateTraceChunk {
+        chunk: ChunkId::new(1),
+        created: UnixSeconds::new(CREATED),
+        override_name: Some(Name::new("PLACEHOLD").unwrap()),
+    });
+    let cases = [
+        (&channel, "../../../"),
+        (&channel, "ust/../xx"),
+        (&channel, ".hidden__"),
+        (&folder, "../../xyz"),
+        (&folder, "ust/../.."),
+        (&folder, "/tmp/xyza"),
+        (&chunk, "../../abc"),
+        (&chunk, "archives/"),
+    ];
+    for (request, text) in cases {
+        producer.control.socket.write_all(&forged(request, "PLACEHOLD", text)).unwrap();
+        let code = match producer.control.reply(request.command()) {
+            Reply::Stream(reply) => reply.code,
+            Reply::Plain(ReturnReply(code)) => code,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(code, ReturnCode::INVALID, "{text}");
+    }
+    assert_eq!(setup.relay.totals().requests_refused, cases.len() as u64);
+    producer.stream("ch_0", 0);
+    setup.end();
+}
+
+#[test]
+fn sessions_whose_names_lead_elsewhere_are_refused() {
+    let setup = Setup::new(Limits::default());
+    let mut create = session("SESSION__");
+    create.hostname = Some(Name::new("HOSTNAME_").unwrap());
+    create.identity.as_mut().unwrap().base_path =
+        wire::live::RelativePath::new("BASE/PATH").unwrap();
+    let request = Request::CreateSession(create);
+    let cases = [
+        ("HOSTNAME_", "../../../"),
+        ("SESSION__", "../../abc"),
+        ("BASE/PATH", "../../../"),
+        ("BASE/PATH", "/tmp/abcd"),
+        ("BASE/PATH", "archives/"),
+    ];
+    for (placeholder, text) in cases {
+        let mut control = greet(&setup.relay);
+        control.socket.write_all(&forged(&request, placeholder, text)).unwrap();
+        let Reply::Session(reply) = control.reply(Command::CreateSession) else {
+            panic!("a session reply")
+        };
+        assert_eq!(reply.code, ReturnCode::INVALID, "{text}");
+    }
+    setup.end();
+}
+
+#[test]
+fn folders_of_the_relay_are_not_for_streams() {
+    let setup = Setup::new(Limits::default());
+    let mut producer = setup.producer("s");
+    for folder in ["archives/x", ".relay", "20261120T162219+0000-1/ust"] {
+        let request = Request::AddStream(add_stream("ch_0", folder, 0));
+        assert_eq!(producer.code(&request), ReturnCode::INVALID, "{folder}");
+    }
+    setup.end();
+}
+
+#[test]
+fn ten_gigabytes_announced_close_the_connection() {
+    let setup = Setup::new(Limits::default());
+    for command in [Command::AddStream, Command::SendMetadata] {
+        let mut producer = setup.producer("s");
+        let mut header = Vec::new();
+        CommandHeader { command, payload_len: 10 << 30 }.encode(&mut header);
+        producer.control.socket.write_all(&header).unwrap();
+        let plain = producer.control.reply(Command::StreamsSent);
+        assert_eq!(plain, Reply::Plain(ReturnReply(ReturnCode::UNKNOWN_ERROR)));
+        assert!(producer.control.is_closed());
+    }
+    let mut producer = setup.producer("t");
+    let stream = producer.stream("ch_0", 0);
+    let header = DataHeader {
+        stream,
+        net_seq_num: NetSeqNum::new(0),
+        data_len: u32::MAX,
+        padding_len: u32::MAX,
+    };
+    producer.data.write_all(&header.encode()).unwrap();
+    assert!(is_closed(&mut producer.data));
+    assert_eq!(setup.relay.totals().packet_bytes, 0);
+    setup.end();
+}
+
+#[test]
+fn an_unknown_command_is_answered_and_closed() {
+    let setup = Setup::new(Limits::default());
+    let mut control = greet(&setup.relay);
+    let mut header = [0; COMMAND_HEADER_LEN];
+    header[19] = 99;
+    control.socket.write_all(&header).unwrap();
+    let plain = control.reply(Command::StreamsSent);
+    assert_eq!(plain, Reply::Plain(ReturnReply(ReturnCode::UNKNOWN_ERROR)));
+    assert!(control.is_closed());
+    setup.end();
+}
+
+#[test]
+fn requests_without_a_session_close_the_connection() {
+    let setup = Setup::new(Limits::default());
+    for request in [Request::StreamsSent, Request::AddStream(add_stream("a", "ust", 0))] {
+        let mut control = greet(&setup.relay);
+        let code = match control.ask(&request) {
+            Reply::Stream(reply) => reply.code,
+            Reply::Plain(ReturnReply(code)) => code,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(code, ReturnCode::INVALID_PROTOCOL);
+        assert!(control.is_closed());
+    }
+    setup.end();
+}
+
+#[test]
+fn handles_of_another_session_do_not_work() {
+    let setup = Setup::new(Limits::default());
+    let mut victim = setup.producer("victim");
+    let theirs = victim.stream("ch_0", 0);
+    victim.packet(theirs, 0);
+    victim.index(theirs, 0);
+    wait_until("a packet", || setup.relay.totals().packets == 1);
+    let before = files(&setup.root);
+
+    let mut thief = setup.producer("thief");
+    let own = thief.stream("ch_0", 0);
+    assert_eq!(thief.code(&Request::SendIndex(index(theirs, 1))), ReturnCode::INVALID);
+    let rotate = crate::producer::rotate(None, &[(theirs, 0)]);
+    assert_eq!(thief.code(&rotate), ReturnCode::INVALID);
+    let pending = Request::BeginDataPending(victim.session);
+    assert_eq!(thief.code(&pending), ReturnCode::INVALID);
+    thief.packet(own, 0);
+    thief.packet(theirs, 1);
+    assert!(is_closed(&mut thief.data));
+
+    let mut after = files(&setup.root);
+    after.retain(|path, _| before.contains_key(path));
+    assert_eq!(after, before);
+    setup.end();
+}
+
+#[test]
+fn packets_out_of_order_or_for_nobody_close_the_connection() {
+    let setup = Setup::new(Limits::default());
+    let mut producer = setup.producer("s");
+    let stream = producer.stream("ch_0", 0);
+    producer.packet(stream, 3);
+    producer.packet(stream, 3);
+    assert!(is_closed(&mut producer.data));
+    let mut data = TcpStream::connect(setup.relay.data_addr()).unwrap();
+    data.write_all(&Producer::packet_bytes(StreamHandle::new(1 << 40), 0)).unwrap();
+    assert!(is_closed(&mut data));
+    setup.end();
+}
+
+#[test]
+fn a_packet_cut_short_leaves_no_trace_in_its_file() {
+    let setup = Setup::new(Limits::default());
+    let mut producer = setup.producer("s");
+    let stream = producer.stream("ch_0", 0);
+    producer.packet(stream, 0);
+    let bytes = Producer::packet_bytes(stream, 1);
+    producer.data.write_all(bytes.get(..70).unwrap()).unwrap();
+    end(&producer.data);
+    wait_until("the cut", || setup.relay.totals().packets_cut_short == 1);
+    let file = setup.root.join(producer.folder.as_path()).join(STREAM_PATH).join("ch_0");
+    assert_eq!(std::fs::metadata(file).unwrap().len(), 128);
+    setup.end();
+}
+
+#[test]
+fn headers_cut_short_and_noise_close_the_connection() {
+    let setup = Setup::new(Limits::default());
+    let noise: Vec<u8> =
+        (0..4096_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    for address in [setup.relay.control_addr(), setup.relay.data_addr()] {
+        for len in [1, 23, 31, 200, noise.len()] {
+            let mut socket = TcpStream::connect(address).unwrap();
+            // The relay may close before all of it was sent.
+            drop(socket.write_all(noise.get(..len).unwrap()));
+            end(&socket);
+            wait_until("the end of the connection", || is_closed(&mut socket));
+        }
+    }
+    setup.end();
+}
+
+#[test]
+fn limits_are_answered_with_an_error() {
+    let limits = Limits { streams: 2, chunks_per_recording: 2, recordings: 2, ..Limits::default() };
+    let setup = Setup::new(limits);
+    let mut producer = setup.producer("s");
+    producer.chunk(1);
+    let chunk = Request::CreateTraceChunk(CreateTraceChunk {
+        chunk: ChunkId::new(2),
+        created: UnixSeconds::new(CREATED),
+        override_name: None,
+    });
+    assert_eq!(producer.code(&chunk), ReturnCode::NO_MEMORY);
+    producer.stream("a", 0);
+    let b = producer.stream("b", 0);
+    let third = Request::AddStream(add_stream("c", STREAM_PATH, 0));
+    assert_eq!(producer.code(&third), ReturnCode::NO_MEMORY);
+    producer.close_stream(b, NetSeqNum::NONE);
+    setup.end();
+}
+
+#[test]
+fn a_trace_file_limit_without_a_count_keeps_every_file() {
+    let setup = Setup::new(Limits::default());
+    let mut producer = setup.producer("s");
+    let mut request = add_stream("ch_0", STREAM_PATH, 0);
+    request.tracefile = Some(TracefileLimit { size_bytes: 128, count: None });
+    let Reply::Stream(reply) = producer.control.ask(&Request::AddStream(request)) else {
+        panic!("a stream reply")
+    };
+    for number in 0..3 {
+        producer.packet(reply.handle, number);
+        producer.index(reply.handle, number);
+    }
+    wait_until("three packets", || setup.relay.totals().packets == 3);
+    for number in 0..3 {
+        let name = format!("{}/{STREAM_PATH}/ch_0_{number}", producer.folder);
+        assert_eq!(std::fs::metadata(setup.root.join(name)).unwrap().len(), 128);
+    }
+    setup.end();
+}
+
+#[test]
+fn the_same_stream_twice_does_not_overwrite() {
+    let setup = Setup::new(Limits::default());
+    let mut producer = setup.producer("s");
+    producer.stream("ch_0", 0);
+    let again = Request::AddStream(add_stream("ch_0", STREAM_PATH, 0));
+    assert_eq!(producer.code(&again), ReturnCode::FILE_CREATION);
+    setup.end();
+}

@@ -54,8 +54,8 @@ pub struct Config {
     pub packet_bytes: u64,
     /// Whose system calls to capture. Scheduling and process life are always those of all processes.
     pub processes: Processes,
-    /// Whether to capture scheduling (`sched_switch` and wake-ups) as well.
-    pub scheduling: bool,
+    /// What to capture.
+    pub events: Events,
 }
 
 impl Config {
@@ -70,9 +70,18 @@ impl Config {
             ring_bytes: 8 << 20,
             packet_bytes: 256 << 10,
             processes: Processes::AllBut(Vec::new()),
-            scheduling: true,
+            events: Events::All,
         }
     }
+}
+
+/// What is captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Events {
+    /// System calls, scheduling, process life, and a state dump at the head of each chunk.
+    All,
+    /// System calls alone. Processes that a listed process starts are not followed then.
+    SystemCalls,
 }
 
 /// Whose system calls are captured. This process is never among them.
@@ -136,6 +145,14 @@ impl Report {
 /// [`Error::Unavailable`](crate::Error::Unavailable) before anything is written when this machine cannot do it;
 /// [`Error::Undelivered`](crate::Error::Undelivered) when the output is lost in mid-run; others as they say.
 pub fn run(config: &Config, stop: &AtomicBool) -> Result<Report> {
+    run_with(config, stop, || {})
+}
+
+/// Like [`run`], and calls `attached` once everything that happens from then on is captured.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(config: &Config, stop: &AtomicBool, attached: impl FnOnce()) -> Result<Report> {
     preflight()?;
-    recorder::run(config, stop)
+    recorder::run(config, stop, attached)
 }

@@ -17,10 +17,10 @@ use libbpf_rs::{
     RingBuffer, RingBufferBuilder, libbpf_sys,
 };
 
-use super::Processes;
 use super::calls::{self, Call, Kind};
 use super::record;
 use super::sorter::Sorter;
+use super::{Events, Processes};
 use crate::error::{Error, Result};
 
 #[allow(
@@ -48,7 +48,7 @@ pub(super) struct Settings<'a> {
     /// Size of each CPU's ring: a power of two and at least a page.
     pub(super) ring_bytes: u32,
     pub(super) processes: &'a Processes,
-    pub(super) scheduling: bool,
+    pub(super) events: Events,
 }
 
 /// Where the loaded object lives; it must outlive [`Programs`].
@@ -101,24 +101,23 @@ impl<'obj> Programs<'obj> {
     /// # Errors
     /// [`Error::Bpf`] when the kernel refuses.
     pub(super) fn attach(&mut self, settings: &Settings<'_>) -> Result<()> {
-        let programs = &mut self.skeleton.progs;
-        let process_life = [
-            &mut programs.on_sched_process_fork,
-            &mut programs.on_sched_process_exec,
-            &mut programs.on_sched_process_exit,
-            &mut programs.on_sched_process_free,
+        let programs = &self.skeleton.progs;
+        let around = [
+            &programs.on_sched_process_fork,
+            &programs.on_sched_process_exec,
+            &programs.on_sched_process_exit,
+            &programs.on_sched_process_free,
+            &programs.on_sched_switch,
+            &programs.on_sched_waking,
+            &programs.on_sched_wakeup,
+            &programs.on_sched_wakeup_new,
+            &programs.on_sched_migrate_task,
         ];
-        let scheduling = [
-            &mut programs.on_sched_switch,
-            &mut programs.on_sched_waking,
-            &mut programs.on_sched_wakeup,
-            &mut programs.on_sched_wakeup_new,
-            &mut programs.on_sched_migrate_task,
-        ];
-        let calls = [&mut programs.on_sys_exit, &mut programs.on_sys_enter];
-        let scheduling: &mut dyn Iterator<Item = &mut ProgramMut<'obj>> =
-            if settings.scheduling { &mut scheduling.into_iter() } else { &mut std::iter::empty() };
-        for program in process_life.into_iter().chain(scheduling).chain(calls) {
+        let around: &[_] = match settings.events {
+            Events::All => &around,
+            Events::SystemCalls => &[],
+        };
+        for program in around.iter().chain(&[&programs.on_sys_exit, &programs.on_sys_enter]) {
             self.links.push(program.attach().map_err(Error::bpf("attach an eBPF program"))?);
         }
         Ok(())

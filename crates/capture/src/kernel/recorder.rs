@@ -11,7 +11,7 @@ use super::dumper::Dumper;
 use super::programs::{Programs, Settings, Storage};
 use super::schema::Schema;
 use super::sink::Recording;
-use super::{Config, Report, clock, encode};
+use super::{Config, Events, Report, clock, encode};
 use crate::error::{Error, Result};
 
 /// How long a record waits for earlier ones that come after it. Far longer than an interrupt lasts; only a virtual
@@ -29,12 +29,12 @@ const MAX_RING_BYTES: u64 = 1 << 30;
 const MIN_PACKET_BYTES: u64 = 64 << 10;
 
 /// Captures as `config` says until `stop`.
-pub(super) fn run(config: &Config, stop: &AtomicBool) -> Result<Report> {
+pub(super) fn run(config: &Config, stop: &AtomicBool, attached: impl FnOnce()) -> Result<Report> {
     let ring_bytes = config.ring_bytes.clamp(PAGE_BYTES, MAX_RING_BYTES).next_power_of_two();
     let settings = Settings {
         ring_bytes: u32::try_from(ring_bytes).unwrap_or(u32::MAX),
         processes: &config.processes,
-        scheduling: config.scheduling,
+        events: config.events,
     };
     let mut storage = Storage::new();
     let mut programs = Programs::load(&mut storage, &settings)?;
@@ -50,10 +50,14 @@ pub(super) fn run(config: &Config, stop: &AtomicBool) -> Result<Report> {
         rotates: config.rotate.is_some(),
     };
     let courier = Courier::start(&config.output, recording)?;
-    let dumper = Dumper::start(programs.state_dump()?)?;
+    let dumper = match config.events {
+        Events::All => Some(Dumper::start(programs.state_dump()?)?),
+        Events::SystemCalls => None,
+    };
     let begin_ns = clock::monotonic_ns();
     programs.attach(&settings)?;
-    dumper.request();
+    attached();
+    dumper.iter().for_each(Dumper::request);
     let max_packet_bytes =
         usize::try_from(config.packet_bytes.max(MIN_PACKET_BYTES)).unwrap_or(usize::MAX);
     let streams = (0_u32..)
@@ -68,7 +72,7 @@ pub(super) fn run(config: &Config, stop: &AtomicBool) -> Result<Report> {
         schema: &schema,
         streams,
         courier,
-        dumper: Some(dumper),
+        dumper,
         report: Report { chunks: 1, ..Report::default() },
         schedule: Schedule::new(config, begin_ns),
     };
@@ -244,9 +248,7 @@ impl Recorder<'_> {
         let next = self.streams.iter().map(PacketBuilder::sequence_number).collect();
         self.courier.rotate(clock::unix_seconds(), next)?;
         self.report.chunks += 1;
-        if let Some(dumper) = &self.dumper {
-            dumper.request();
-        }
+        self.dumper.iter().for_each(Dumper::request);
         // Cuts that were missed because the output was slow are not made up for.
         let period_ns = self.schedule.rotate_ns.unwrap_or(u64::MAX).max(1);
         let missed_periods = now_ns.saturating_sub(cut_ns) / period_ns;

@@ -55,18 +55,17 @@ lttng_start() {
 	wait_for 20 lttng --no-sessiond list
 }
 
-# The processes which carry LTTng's traces: session and consumer daemons, with commas between.
+# The processes which carry LTTng's traces: session and consumer daemons, one a line.
 lttng_pids() {
-	local comm pids=
+	local comm
 	for comm in /proc/[0-9]*/comm; do
 		case $(cat "$comm" 2>/dev/null) in
 		lttng-sessiond | lttng-consumerd)
 			comm=${comm#/proc/}
-			pids=$pids,${comm%/comm}
+			printf '%s\n' "${comm%/comm}"
 			;;
 		esac
 	done
-	printf '%s' "${pids#,}"
 }
 
 lttng_stop() {

@@ -28,8 +28,8 @@ pub(crate) struct Chunk {
     pub(crate) is_snapshot: bool,
     /// Streams in it at present.
     pub(crate) streams: usize,
-    /// Paths of all streams that were in it, relative to `folder`; bounded by the limit of streams at a time and
-    /// the life of the chunk.
+    /// Paths of all streams that were in it, relative to `folder`; at most [`crate::Limits::streams_per_chunk`] and
+    /// those that rotated into it.
     pub(crate) members: BTreeSet<RelativePath>,
     pub(crate) closing: Option<Closing>,
     /// Its last move is under way.

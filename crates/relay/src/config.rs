@@ -53,6 +53,8 @@ pub struct Limits {
     pub streams: usize,
     /// Trace chunks of one recording session at a time.
     pub chunks_per_recording: usize,
+    /// Streams that are added to one chunk in its life; with buffers per process each process adds some.
+    pub streams_per_chunk: usize,
     /// Bytes of one packet, data and padding.
     pub packet_bytes: u64,
     /// Packets and index entries of one stream that wait for their other half.
@@ -70,6 +72,7 @@ impl Default for Limits {
             recordings: 1024,
             streams: 16_384,
             chunks_per_recording: 64,
+            streams_per_chunk: 1 << 20,
             packet_bytes: 1 << 30,
             unpaired_per_stream: 4096,
             pair_timeout: Duration::from_secs(120),

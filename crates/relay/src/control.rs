@@ -2,7 +2,8 @@
 //!
 //! Producers write some requests in pieces and wait, by Nagle's algorithm, until the first piece is acknowledged;
 //! the kernel delays that acknowledgement by 40 ms unless `TCP_QUICKACK` is set anew. It is set
-//! whenever the connection waits in the middle of a request or after one that has no reply.
+//! whenever the connection waits in the middle of a request or after one that has no reply; a reply carries the
+//! acknowledgement of its request, so setting it more often would only add packets.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,6 +62,7 @@ impl Control {
         let mut reply = Vec::new();
         loop {
             let mut used = 0;
+            let mut was_answered = true;
             let missing = loop {
                 let rest = buffer.get(used..).unwrap_or(&[]);
                 let (header, payload) = match split_request(rest) {
@@ -74,6 +76,7 @@ impl Control {
                     }
                 };
                 let outcome = self.answer(header.command, payload, &mut reply).await;
+                was_answered = !reply.is_empty();
                 if !reply.is_empty() {
                     stream.write_all(&reply).await?;
                     reply.clear();
@@ -86,7 +89,9 @@ impl Control {
                 buffer.shrink_to(BUFFER);
             }
             buffer.reserve(missing.min(BUFFER));
-            sockopt::set_tcp_quickack(&*stream, true).map_err(std::io::Error::from)?;
+            if !buffer.is_empty() || !was_answered {
+                sockopt::set_tcp_quickack(&*stream, true).map_err(std::io::Error::from)?;
+            }
             if stream.read_buf(&mut buffer).await? == 0 {
                 return if buffer.is_empty() {
                     Ok(())

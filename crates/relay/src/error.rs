@@ -37,6 +37,12 @@ pub enum Error {
         /// The root.
         root: PathBuf,
     },
+    /// A thread could not be started.
+    #[error("cannot start a thread")]
+    Thread {
+        /// Why.
+        source: io::Error,
+    },
     /// A connection failed.
     #[error("connection")]
     Connection(#[from] io::Error),

@@ -54,6 +54,7 @@ mod root;
 mod seal;
 mod server;
 mod stream;
+mod workers;
 
 pub use config::{Config, Limits, TimeZone};
 pub use counters::Totals;

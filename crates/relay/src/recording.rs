@@ -301,7 +301,12 @@ impl Recording {
         if path.components().next().is_none_or(names::is_reserved) {
             return Err(Error::ReservedPath { path: path.to_string() });
         }
-        let folder = self.open_chunk(id)?.folder.clone();
+        let chunk = self.open_chunk(id)?;
+        let limit = env.limits.streams_per_chunk;
+        if chunk.members.len() >= limit {
+            return Err(Error::Limit { what: "streams of one chunk", limit });
+        }
+        let folder = chunk.folder.clone();
         stream.enter(&env.root, &folder, &folder, None)?;
         self.streams.insert(handle, stream);
         self.last_handle = self.last_handle.max(Some(handle));
@@ -705,7 +710,9 @@ impl Recording {
             .filter(|(_, stream)| which(stream))
             .map(|(handle, _)| *handle)
             .collect();
-        chosen.into_iter().try_for_each(|handle| self.drop_stream(env, handle))
+        // One that fails must not keep the others; the first failure is the one that is told.
+        let dropped = chosen.into_iter().map(|handle| self.drop_stream(env, handle));
+        dropped.fold(Ok(()), Result::and)
     }
 
     /// A stream ends: what still waits for its other half is counted.

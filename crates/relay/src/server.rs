@@ -1,4 +1,6 @@
 //! The running relay: two listeners, a task for each connection, one for the disk work, one for expiry.
+//!
+//! Connections run on threads of their own, see [`crate::workers`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use crate::names::Names;
 use crate::recover::{Recovered, recover};
 use crate::registry::Registry;
 use crate::root::Root;
+use crate::workers::Workers;
 
 /// How often what has waited too long is looked for.
 const EXPIRY_PERIOD: Duration = Duration::from_secs(1);
@@ -37,6 +40,7 @@ pub struct Relay {
     recovered: Recovered,
     stop: watch::Sender<bool>,
     listeners: Vec<JoinHandle<()>>,
+    workers: Arc<Workers>,
     housekeeping: JoinHandle<()>,
     sealer: JoinHandle<()>,
     sealer_stop: watch::Sender<bool>,
@@ -65,26 +69,27 @@ impl Relay {
         let (data, data_address) = listen(data)?;
         let env = Env::new(root, Names::new(time_zone), limits, next_journal);
         let registry = Arc::new(Registry::new(env));
+        let workers = Arc::new(Workers::start()?);
         let (stop, stopped) = watch::channel(false);
         let (sealer_stop, sealer_stopped) = watch::channel(false);
-        let accept = |listener, port| {
-            let registry = Arc::clone(&registry);
-            tokio::spawn(accept(
-                listener,
+        let open = |listener, port| {
+            let door = Door {
                 port,
-                registry,
-                Arc::clone(&connections),
-                stopped.clone(),
-            ))
+                registry: Arc::clone(&registry),
+                connections: Arc::clone(&connections),
+                workers: Arc::clone(&workers),
+            };
+            tokio::spawn(accept(listener, door, stopped.clone()))
         };
         Ok(Self {
             control: control_address,
             data: data_address,
             recovered,
-            listeners: vec![accept(control, Port::Control), accept(data, Port::Data)],
+            listeners: vec![open(control, Port::Control), open(data, Port::Data)],
             housekeeping: tokio::spawn(expire(Arc::clone(&registry), stopped.clone())),
             sealer: tokio::spawn(seal(Arc::clone(&registry), sealer_stopped)),
             registry,
+            workers,
             stop,
             sealer_stop,
         })
@@ -134,64 +139,73 @@ impl Relay {
             ended(task.await);
         }
         ended(self.housekeeping.await);
+        self.workers.stop();
         self.registry.end_all();
         self.sealer_stop.send_replace(true);
         ended(self.sealer.await);
     }
 }
 
-/// Takes connections and owns their tasks.
-async fn accept(
-    listener: TcpListener,
+/// What a listener needs to serve its connections.
+struct Door {
     port: Port,
     registry: Arc<Registry>,
     connections: Arc<Semaphore>,
-    mut stop: watch::Receiver<bool>,
-) {
+    workers: Arc<Workers>,
+}
+
+/// Takes connections and owns their tasks.
+async fn accept(listener: TcpListener, door: Door, mut stop: watch::Receiver<bool>) {
+    let Door { port, registry, connections, workers } = door;
     let mut tasks = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(done) = tasks.join_next() => {
-                ended(done);
-                continue;
+    // Both listeners count from 0: the n-th control and the n-th data connection are most often one producer's, and
+    // cost least on one thread.
+    for number in 0.. {
+        let accepted = loop {
+            tokio::select! {
+                accepted = listener.accept() => break Some(accepted),
+                Some(done) = tasks.join_next() => ended(done),
+                _ = stop.wait_for(|stop| *stop) => break None,
             }
-            _ = stop.wait_for(|stop| *stop) => break,
         };
         let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
+            Some(Ok(accepted)) => accepted,
+            Some(Err(error)) => {
                 tracing::warn!(?port, %error, "cannot accept");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
+            None => break,
         };
         let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
             registry.env.counters.connections_refused.add(1);
             tracing::warn!(?port, %peer, limit = registry.env.limits.connections, "too many connections");
             continue;
         };
-        let serve = serve(port, stream, peer, Arc::clone(&registry), stop.clone());
-        tasks.spawn(async move {
+        let serve = serve(port, stream.into_std(), peer, Arc::clone(&registry), stop.clone());
+        let serve = async move {
             serve.await;
             drop(permit);
-        });
+        };
+        tasks.spawn_on(serve, workers.pick(number));
     }
     while let Some(done) = tasks.join_next().await {
         ended(done);
     }
 }
 
+/// Serves one connection on the worker this runs on.
 async fn serve(
     port: Port,
-    stream: TcpStream,
+    stream: std::io::Result<std::net::TcpStream>,
     peer: SocketAddr,
     registry: Arc<Registry>,
     stop: watch::Receiver<bool>,
 ) {
-    let result = match port {
-        Port::Control => Control::new(registry).serve(stream, stop).await,
-        Port::Data => Data::new(registry, stream, stop).serve().await,
+    let result = match (stream.and_then(TcpStream::from_std), port) {
+        (Ok(stream), Port::Control) => Control::new(registry).serve(stream, stop).await,
+        (Ok(stream), Port::Data) => Data::new(registry, stream, stop).serve().await,
+        (Err(error), _) => Err(error.into()),
     };
     if let Err(error) = result {
         tracing::warn!(?port, %peer, error = &error as &dyn std::error::Error, "connection closed");

@@ -23,6 +23,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Take recording sessions of LTTng over the network
+    Relay(command::relay::Args),
     /// Print the completion script of a shell
     Completions(command::completions::Args),
 }
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
+        Command::Relay(args) => command::relay::run(&args),
         Command::Completions(args) => command::completions::run(&args),
     }
 }

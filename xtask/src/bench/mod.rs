@@ -6,6 +6,7 @@
 mod lttng;
 mod measure;
 mod read;
+mod relay;
 
 use clap::Subcommand;
 
@@ -14,11 +15,14 @@ use clap::Subcommand;
 pub(crate) enum Bench {
     /// Events per CPU second of `throughline read` against `babeltrace2 -o dummy`
     Read(read::Args),
+    /// CPU seconds per GB and microseconds per small packet against `lttng-relayd`
+    Relay(relay::Args),
 }
 
 /// Runs one measurement and prints its table.
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Read(args) => read::run(args),
+        Bench::Relay(args) => relay::run(args),
     }
 }

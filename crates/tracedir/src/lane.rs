@@ -12,11 +12,24 @@ use crate::window::{Bytes, FIRST_LOOK, Handles, Window};
 /// Longest packet that is read. LTTng's largest sub-buffers are smaller by far.
 pub const MAX_PACKET_BYTES: u64 = 1 << 30;
 
+/// Whether a stream goes on to its next packet before the end of the last one is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PacketEnds {
+    /// It does: event records come in order of time also where a stream's packets overlap.
+    #[default]
+    Passed,
+    /// It waits until all other streams have come to the packet's end timestamp. Babeltrace does; where packets overlap
+    /// (LTTng-UST 2.3), event records then come late.
+    Awaited,
+}
+
 /// What a lane offers next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pending {
     /// A packet that has not been entered yet.
     Packet,
+    /// The end of a packet whose event records have all been given.
+    PacketEnd,
     /// The reader's current event record.
     Event,
     /// A loss before the packet that comes next.
@@ -54,6 +67,9 @@ pub(crate) struct Lane<'r> {
     /// Length of the packet before, which is most often the length of the next one.
     usual: usize,
     reader: Option<EventReader<Bytes>>,
+    packet_ends: PacketEnds,
+    /// When the packet that is being read ends.
+    packet_end: Option<Timestamp>,
     pending: Pending,
     /// Losses before the packet that waits, the later one first.
     losses: [Option<Lost>; 2],
@@ -64,9 +80,11 @@ pub(crate) struct Lane<'r> {
 }
 
 impl<'r> Lane<'r> {
-    pub(crate) fn new(stream: &'r Stream, handles: Handles) -> Self {
+    pub(crate) fn new(stream: &'r Stream, handles: Handles, packet_ends: PacketEnds) -> Self {
         Self {
             stream,
+            packet_ends,
+            packet_end: None,
             range: TimeRange::ALL,
             file: 0,
             offset: 0,
@@ -106,8 +124,10 @@ impl<'r> Lane<'r> {
     /// Consumes what is pending; gives the time of the next turn, `None` at the stream's end.
     #[inline]
     pub(crate) fn advance(&mut self, findings: &mut Findings) -> Option<i64> {
-        if let Pending::Loss(_) = self.pending {
-            return Some(self.after_loss());
+        match self.pending {
+            Pending::Loss(_) => return Some(self.after_loss()),
+            Pending::PacketEnd => return self.next_packet(findings),
+            Pending::Packet | Pending::Event => {}
         }
         let reader = self.reader.as_mut()?;
         match reader.advance() {
@@ -118,11 +138,22 @@ impl<'r> Lane<'r> {
                 }
                 Some(self.at)
             }
-            Ok(false) => self.next_packet(findings),
+            Ok(false) => self.leave_packet(findings),
             Err(error) => {
                 self.report(error, findings);
-                self.next_packet(findings)
+                self.leave_packet(findings)
             }
+        }
+    }
+
+    fn leave_packet(&mut self, findings: &mut Findings) -> Option<i64> {
+        match self.packet_end.filter(|_| self.packet_ends == PacketEnds::Awaited) {
+            Some(end) => {
+                self.pending = Pending::PacketEnd;
+                self.at = self.at.max(end.nanos());
+                Some(self.at)
+            }
+            None => self.next_packet(findings),
         }
     }
 
@@ -242,6 +273,7 @@ impl<'r> Lane<'r> {
         self.losses =
             self.before.map_or([None; 2], |before| losses(before, head, bits, begin, end));
         self.before = Some(Before { end, discarded: head.discarded, sequence: head.sequence });
+        self.packet_end = end;
         if let Some(begin) = begin {
             self.at = begin.nanos();
         }

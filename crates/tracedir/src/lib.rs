@@ -45,7 +45,7 @@ pub use chunk::{
 pub use discover::{MAX_DEPTH, MAX_STREAM_FILES, StreamFile, TraceFolder, discover};
 pub use error::{Action, Error};
 pub use finding::{Cause, Finding, Findings};
-pub use lane::MAX_PACKET_BYTES;
+pub use lane::{MAX_PACKET_BYTES, PacketEnds};
 pub use merge::{Event, Item, Loss, LossKind, Merged};
 pub use recording::{ClassCache, LogicalTrace, MAX_METADATA_BYTES, Recording};
 pub use stream::{Stream, StreamCover, StreamKey};

@@ -29,7 +29,7 @@ use ctf::packet::EventReader;
 use model::{TimeRange, Timestamp};
 
 use crate::finding::Findings;
-use crate::lane::{Lane, Pending};
+use crate::lane::{Lane, PacketEnds, Pending};
 use crate::stream::Stream;
 use crate::window::{Bytes, Handles};
 
@@ -115,7 +115,7 @@ struct Turn {
 }
 
 impl<'r> Merged<'r> {
-    pub(crate) fn new(streams: &'r [Stream], range: TimeRange) -> Self {
+    pub(crate) fn new(streams: &'r [Stream], range: TimeRange, packet_ends: PacketEnds) -> Self {
         let handles =
             if streams.len() <= MAX_OPEN_FILES { Handles::Keep } else { Handles::Release };
         let mut merged = Self {
@@ -128,7 +128,7 @@ impl<'r> Merged<'r> {
             findings: Findings::default(),
         };
         for (index, stream) in streams.iter().enumerate() {
-            let mut lane = Lane::new(stream, handles);
+            let mut lane = Lane::new(stream, handles, packet_ends);
             let first = lane.begin(range, &mut merged.findings);
             merged.waiting.extend(first.map(|at| Reverse(Turn { at, lane: index })));
             merged.lanes.push(lane);
@@ -158,7 +158,7 @@ impl<'r> Merged<'r> {
         loop {
             let turn = self.step()?;
             let lane = self.lanes.get(turn.lane)?;
-            let shown = !matches!(lane.pending(), Pending::Packet);
+            let shown = !matches!(lane.pending(), Pending::Packet | Pending::PacketEnd);
             if shown && self.range.contains(Timestamp::from_nanos(turn.at)) {
                 return Some(turn);
             }

@@ -11,6 +11,7 @@ use model::TimeRange;
 use crate::discover::{TraceFolder, discover};
 use crate::error::{Action, Error};
 use crate::finding::{Finding, Findings};
+use crate::lane::PacketEnds;
 use crate::merge::Merged;
 use crate::stream::{PacketFile, Stream, StreamCover, StreamKey};
 
@@ -155,7 +156,13 @@ impl Recording {
     /// All event records and losses with `range.begin <= time < range.end`, in order.
     #[must_use]
     pub fn merged(&self, range: TimeRange) -> Merged<'_> {
-        Merged::new(&self.streams, range)
+        Merged::new(&self.streams, range, PacketEnds::Passed)
+    }
+
+    /// As [`Self::merged`], with a choice of order where the packets of a stream overlap.
+    #[must_use]
+    pub fn merged_with(&self, range: TimeRange, packet_ends: PacketEnds) -> Merged<'_> {
+        Merged::new(&self.streams, range, packet_ends)
     }
 
     /// What the first and last packet of each stream say, in the order of [`Self::streams`]; streams without a

@@ -91,6 +91,8 @@ pub enum FactKind<S> {
     DumpThread {
         /// The thread.
         tid: Tid,
+        /// Its process.
+        pid: Option<Pid>,
         /// Its command name.
         comm: S,
     },
@@ -236,7 +238,9 @@ impl<S> FactKind<S> {
                 address: address.map(&mut *text),
                 opened: opened.map(text),
             },
-            Self::DumpThread { tid, comm } => FactKind::DumpThread { tid, comm: text(comm) },
+            Self::DumpThread { tid, pid, comm } => {
+                FactKind::DumpThread { tid, pid, comm: text(comm) }
+            }
             Self::DumpFd { pid, fd, name, kind } => {
                 FactKind::DumpFd { pid, fd, name: text(name), kind }
             }

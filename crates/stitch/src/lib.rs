@@ -17,22 +17,30 @@
 //! - **head**: what waits for the left neighbour; **tail**: what is offered to the right one;
 //! - **request**: the outermost span of a thread; **phase**: a span inside it.
 
+mod adapter;
 mod call;
 mod cpu;
 mod error;
+mod file;
 mod finish;
 mod ident;
+mod local;
 mod spent;
 mod stack;
+mod stitcher;
 mod summary;
 mod thread;
 mod window;
 
 pub mod answer;
 pub mod fact;
+pub mod render;
 
+pub use adapter::SpanRules;
 pub use error::Error;
 pub use finish::{phases, syscalls};
 pub use ident::Kind;
+pub use local::{Analysis, Options, Windows, analyse};
+pub use stitcher::{Advance, Stitcher};
 pub use summary::{Cover, MAX_LISTED_REQUESTS, Summary};
 pub use window::Window;

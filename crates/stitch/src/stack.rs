@@ -160,7 +160,8 @@ impl Stack {
             self.high = depth.min(MAX_DEPTH);
             self.cut(HeadStep::Reach { phases: self.high });
         }
-        for _ in MAX_DEPTH..depth {
+        let too_many = depth.saturating_sub(MAX_DEPTH).min(self.open.len());
+        for _ in 0..too_many {
             self.abandon_outermost(out);
         }
     }

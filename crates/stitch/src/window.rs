@@ -106,7 +106,12 @@ impl Window {
                     self.summary.tables.insert(pid, crate::ident::Table::forgotten(self.now, pid));
                 }
             }
-            (FactKind::DumpThread { tid, comm }, _) => self.name_thread(tid, comm),
+            (FactKind::DumpThread { tid, pid, comm }, _) => {
+                self.name_thread(tid, comm);
+                if let Some(pid) = pid {
+                    self.summary.pids.insert(tid, pid);
+                }
+            }
             (FactKind::DumpFd { pid, fd, name, kind }, _) => {
                 let ident = self.summary.entry(pid, fd).ident;
                 let name = Name { text: self.intern(name), kind };

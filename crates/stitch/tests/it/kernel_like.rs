@@ -86,11 +86,11 @@ impl Kernel {
             2 => self.wake(cpu, how),
             3 if in_call => self.switch(cpu, LeftAs::Uninterruptible, how),
             4 | 5 if in_call => self.switch(cpu, LeftAs::Interruptible, how),
-            3 if how % 8 == 0 => self.switch(cpu, LeftAs::Dead, how),
-            4 if how % 2 == 0 => self.switch(cpu, LeftAs::Uninterruptible, how),
-            6 if how % 4 == 0 => self.dump(cpu, tid, how / 4),
-            7 if how % 8 == 0 => self.fork(cpu, tid, how / 8),
-            8 if how % 16 == 0 => self.fact(cpu, tid, FactKind::Exec { comm: "next" }),
+            3 if how.is_multiple_of(8) => self.switch(cpu, LeftAs::Dead, how),
+            4 if how.is_multiple_of(2) => self.switch(cpu, LeftAs::Uninterruptible, how),
+            6 if how.is_multiple_of(4) => self.dump(cpu, tid, how / 4),
+            7 if how.is_multiple_of(8) => self.fork(cpu, tid, how / 8),
+            8 if how.is_multiple_of(16) => self.fact(cpu, tid, FactKind::Exec { comm: "next" }),
             _ if in_call => self.exit_call(cpu, tid, how),
             9..=11 => self.span(cpu, tid, how),
             _ => self.enter_call(cpu, tid, how),
@@ -170,7 +170,7 @@ impl Kernel {
 
     fn dump(&mut self, cpu: u8, tid: Tid, how: u8) {
         let kind = match how % 3 {
-            0 => FactKind::DumpThread { tid, comm: "dumped" },
+            0 => FactKind::DumpThread { tid, pid: None, comm: "dumped" },
             n => FactKind::DumpFd {
                 pid: Pid::new([1, 3, 5][usize::from(how % 7 % 3)]),
                 fd: Fd::new(i32::from(how / 3 % FDS)),
@@ -247,8 +247,8 @@ impl Kernel {
             _ => 0,
         };
         let pair = (name == "pipe2").then(|| (Fd::new(i32::from(how / 8 % FDS)), Fd::new(3)));
-        let opened = (name == "openat" && how % 5 == 0).then_some("/data/resolved");
-        let address = (name == "accept4" && how % 3 == 0).then_some("10.0.0.9:1234");
+        let opened = (name == "openat" && how.is_multiple_of(5)).then_some("/data/resolved");
+        let address = (name == "accept4" && how.is_multiple_of(3)).then_some("10.0.0.9:1234");
         self.fact(cpu, tid, FactKind::CallExit { name, ret, pair, address, opened });
     }
 

@@ -106,7 +106,7 @@ fn parts(split: &Split) -> u64 {
     split.running_ns + split.waiting_ns + split.unknown_ns + asleep
 }
 
-fn sums_hold(answer: &Phases) {
+pub(crate) fn sums_hold(answer: &Phases) {
     for request in &answer.request_list {
         assert_eq!(parts(&request.split), request.split.wall_ns, "{request:?}");
         let phases: u64 = request.phases.iter().map(|phase| phase.split.wall_ns).sum();

@@ -1,0 +1,276 @@
+//! From event records to facts: which event of which tracer says what.
+//!
+//! Each event record class is looked at once and becomes a [`Mapping`] with handles to the fields that matter. Names of all
+//! generations of LTTng, of our own capture (the same names, with thread and process on every event) and of perf.
+
+mod calls;
+mod identity;
+mod mapping;
+mod spans;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use ctf::{EventRecord, FieldHandle, TraceClass, Value};
+use model::{CpuId, Fd, Pid, Tid, TimeRange, Timestamp};
+use tracedir::{Loss, LossKind};
+
+use crate::fact::{Fact, FactKind, LeftAs, Missing, Span};
+use crate::ident::Kind;
+
+pub(crate) use identity::{Identities, OnCpu};
+use mapping::{Mapping, What};
+pub(crate) use mapping::{has_switches, is_kernel, needs_identities};
+pub use spans::SpanRules;
+
+/// Turns the event records of one window into facts.
+#[derive(Debug)]
+pub(crate) struct Adapter<'a> {
+    rules: &'a SpanRules,
+    identities: &'a Identities,
+    /// While this, scheduler events say what threads do.
+    scheduled: TimeRange,
+    /// Mappings by trace class (its address; the recording keeps it) and class index.
+    classes: HashMap<usize, Vec<Mapping>>,
+    on_cpu: OnCpu,
+    /// How much the clock of these traces lags behind the common one.
+    shift_ns: i64,
+    /// Descriptor tables seen in dumps, by address.
+    pub(crate) tables: BTreeMap<u64, Pid>,
+}
+
+/// Where and when an event happened.
+#[derive(Debug, Clone, Copy)]
+struct Context {
+    at: Timestamp,
+    cpu: Option<CpuId>,
+    tid: Option<Tid>,
+    pid: Option<Pid>,
+}
+
+impl Context {
+    fn fact(self, kind: FactKind<&str>) -> Fact<&str> {
+        Fact { at: self.at, cpu: self.cpu, tid: self.tid, pid: self.pid, kind }
+    }
+
+    fn nobody(self) -> Self {
+        Self { tid: None, pid: None, ..self }
+    }
+}
+
+impl<'a> Adapter<'a> {
+    /// `on_cpu`: who ran where at the begin of the window, for traces that do not say so on each event.
+    pub(crate) fn new(
+        rules: &'a SpanRules,
+        identities: &'a Identities,
+        scheduled: TimeRange,
+        on_cpu: OnCpu,
+        shift_ns: i64,
+    ) -> Self {
+        Self {
+            rules,
+            identities,
+            scheduled,
+            classes: HashMap::new(),
+            on_cpu,
+            shift_ns,
+            tables: BTreeMap::new(),
+        }
+    }
+
+    /// The facts of an event record, in order; none or one of most.
+    pub(crate) fn event(
+        &mut self,
+        at: Timestamp,
+        record: &EventRecord<'_>,
+        give: &mut impl FnMut(&Fact<&str>),
+    ) {
+        let at = Timestamp::from_nanos(at.nanos().saturating_add(self.shift_ns));
+        let rules = self.rules;
+        let trace = record.trace_class();
+        let mappings = self
+            .classes
+            .entry(std::ptr::from_ref::<TraceClass>(trace).addr())
+            .or_insert_with(|| Mapping::all(trace, rules));
+        let index = usize::try_from(record.class().index()).unwrap_or(usize::MAX);
+        let Some(mapping) = mappings.get(index) else { return };
+        if matches!(mapping.what, What::Nothing) {
+            return;
+        }
+        let cpu = record.cpu_id().and_then(|cpu| u32::try_from(cpu).ok()).map(CpuId::new);
+        let tid = match mapping.tid {
+            Some(handle) => number(record, handle).map(Tid::new),
+            None if mapping.is_kernel => cpu.and_then(|cpu| self.on_cpu.get(cpu)),
+            None => None,
+        };
+        let pid = match (mapping.pid, tid) {
+            (Some(handle), _) => number(record, handle).map(Pid::new),
+            (None, Some(tid)) => self.identities.process(tid, at),
+            (None, None) => None,
+        };
+        let context = Context { at, cpu: cpu.filter(|_| self.scheduled.contains(at)), tid, pid };
+        if let (What::Switch(fields), Some(cpu)) = (&mapping.what, cpu) {
+            self.on_cpu.set(cpu, number(record, fields.next).map(Tid::new));
+        }
+        if let What::DumpThread { pid: Some(pid), table: Some(table), .. } = &mapping.what {
+            let pid = number(record, *pid).map(Pid::new);
+            if let (Some(pid), Some(Value::Unsigned(table))) = (pid, record.get(*table)) {
+                self.tables.insert(table, pid);
+            }
+        }
+        convert(record, mapping, context, self.identities, give);
+    }
+
+    /// What a loss may have hidden.
+    pub(crate) fn loss(&mut self, loss: &Loss<'_>, is_kernel: bool) -> Fact<&'static str> {
+        let cpu = loss.stream.key().instance_id.and_then(|id| u32::try_from(id).ok());
+        let what = match cpu.map(CpuId::new) {
+            _ if !is_kernel => Missing::Spans,
+            None => Missing::KernelEverywhere,
+            Some(cpu) => {
+                self.on_cpu.forget(cpu);
+                Missing::Kernel(cpu)
+            }
+        };
+        let (events, packets) = match loss.kind {
+            LossKind::EventRecords => (loss.count, 0),
+            LossKind::Packets => (0, loss.count),
+        };
+        let at = Timestamp::from_nanos(loss.begin.nanos().saturating_add(self.shift_ns));
+        let kind = FactKind::Lost { what, events, packets };
+        Fact { at, cpu: None, tid: None, pid: None, kind }
+    }
+}
+
+/// The number in a field, when it fits a kernel number.
+fn number(record: &EventRecord<'_>, handle: FieldHandle) -> Option<i32> {
+    record.get(handle).and_then(|value| value.as_i64()).and_then(|n| i32::try_from(n).ok())
+}
+
+/// The text in a field: a string, an array of characters, or an enumeration's label.
+fn text<'r>(record: &EventRecord<'r>, handle: FieldHandle) -> Option<Cow<'r, str>> {
+    match record.get(handle)? {
+        Value::Str(bytes) => Some(String::from_utf8_lossy(bytes)),
+        Value::Enum(value) => value.labels().next().map(Cow::Borrowed),
+        Value::Compound(compound) => {
+            let bytes = compound.bytes()?;
+            let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+            bytes.get(..end).map(String::from_utf8_lossy)
+        }
+        _ => None,
+    }
+}
+
+fn convert(
+    record: &EventRecord<'_>,
+    mapping: &Mapping,
+    context: Context,
+    identities: &Identities,
+    give: &mut impl FnMut(&Fact<&str>),
+) {
+    let tid_of = |handle| number(record, handle).map(Tid::new);
+    let name = |handle: Option<FieldHandle>| {
+        handle.and_then(|handle| text(record, handle)).unwrap_or_default()
+    };
+    match &mapping.what {
+        What::Nothing => {}
+        What::Seen => give(&context.fact(FactKind::Seen)),
+        What::Switch(fields) => {
+            let (Some(prev), Some(next)) = (tid_of(fields.prev), tid_of(fields.next)) else {
+                return;
+            };
+            let state = record.get(fields.prev_state).and_then(|value| value.as_i64());
+            let (prev_comm, next_comm) = (name(fields.prev_comm), name(fields.next_comm));
+            give(&context.fact(FactKind::Switch {
+                prev,
+                prev_comm: &prev_comm,
+                left_as: left_as(state.unwrap_or(0)),
+                next,
+                next_comm: &next_comm,
+            }));
+        }
+        What::Wakeup { tid, comm } => {
+            if let Some(tid) = tid_of(*tid) {
+                give(&context.fact(FactKind::Wakeup { tid, comm: &name(*comm) }));
+            }
+        }
+        What::Fork { child, child_pid, comm } => {
+            let Some(child) = tid_of(*child) else { return };
+            let pid = child_pid.and_then(|handle| number(record, handle));
+            let child_pid = Pid::new(pid.unwrap_or(child.get()));
+            give(&context.fact(FactKind::Fork { child, child_pid, comm: &name(*comm) }));
+        }
+        What::Exec { filename } => {
+            let filename = name(*filename);
+            let comm = comm_of(&filename);
+            give(&context.fact(FactKind::Exec { comm }));
+        }
+        What::Exit { tid, group_dead } => {
+            let Some(tid) = tid_of(*tid) else { return };
+            let last = match group_dead.and_then(|handle| number(record, handle)) {
+                Some(dead) => dead != 0,
+                None => context.pid.is_some_and(|pid| pid.get() == tid.get()),
+            };
+            let last_of = context.pid.filter(|_| last);
+            give(&context.fact(FactKind::Exit { tid, last_of }));
+        }
+        What::CallEntry(call) => call.entry(record, context, give),
+        What::CallExit(call) => call.exit(record, context, give),
+        What::DumpThread { tid, pid, comm, .. } => {
+            if let Some(tid) = tid_of(*tid) {
+                let pid = pid.and_then(|handle| number(record, handle)).map(Pid::new);
+                let comm = name(*comm);
+                give(&context.nobody().fact(FactKind::DumpThread { tid, pid, comm: &comm }));
+            }
+        }
+        What::DumpFd { pid, table, fd, filename } => {
+            let pid = pid.and_then(|handle| number(record, handle)).map(Pid::new).or_else(|| {
+                let table = record.get((*table)?)?.as_u64()?;
+                identities.process_of_table(table)
+            });
+            if let (Some(pid), Some(fd)) = (pid, number(record, *fd).map(Fd::new)) {
+                let name = name(Some(*filename));
+                let kind = Kind::of_name(&name);
+                give(&context.nobody().fact(FactKind::DumpFd { pid, fd, name: &name, kind }));
+            }
+        }
+        What::Span(rule) => {
+            let label = rule.label.and_then(|handle| text(record, handle));
+            let span = Span {
+                name: label.as_deref().unwrap_or(&rule.name),
+                request: rule.id.and_then(|id| record.get(id)).and_then(|value| value.as_u64()),
+                is_request: rule.is_request,
+            };
+            if !rule.begins {
+                return give(&context.fact(FactKind::SpanEnd(span)));
+            }
+            if let (true, Some(tid)) = (span.is_request, context.tid) {
+                let comm = name(mapping.comm);
+                let pid = context.pid;
+                give(&context.nobody().fact(FactKind::DumpThread { tid, pid, comm: &comm }));
+            }
+            give(&context.fact(FactKind::SpanBegin(span)));
+        }
+    }
+}
+
+/// The command name that the kernel gives a program: the end of its path, 15 bytes of it.
+fn comm_of(path: &str) -> &str {
+    let file = path.rsplit('/').next().unwrap_or_default();
+    let mut end = file.len().min(15);
+    while !file.is_char_boundary(end) {
+        end -= 1;
+    }
+    file.get(..end).unwrap_or_default()
+}
+
+/// What `prev_state` says, in the kernel's bits of any version: 0 or only bits above the low byte is preempted
+/// (`TASK_REPORT_MAX`, `TASK_STATE_MAX`), 1 interruptible, 2 uninterruptible, 16 to 128 dead or idle.
+fn left_as(state: i64) -> LeftAs {
+    match state & 0xff {
+        0 => LeftAs::Preempted,
+        low if low & 2 != 0 => LeftAs::Uninterruptible,
+        low if low & 0xf0 != 0 => LeftAs::Dead,
+        _ => LeftAs::Interruptible,
+    }
+}

@@ -1,0 +1,156 @@
+//! The local runner: recordings on disk, windows mapped on several threads, summaries merged in order.
+//!
+//! All traces of a host share its monotonic clock, but each measured the clock's distance from the epoch by itself. For
+//! traces whose clocks have the same UUID the smallest of these distances counts for all, so that events of the kernel
+//! and of applications come in the order in which they happened.
+//!
+//! The windows of a rotated session end where the last stream of a chunk ended; a window reads from every file that
+//! overlaps it, so the cuts of one session hold for all. Where a cut lies changes no answer, only how work is divided.
+
+mod chunks;
+mod flow;
+mod source;
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use model::Timestamp;
+use tracedir::{ClassCache, UnsealedChunk};
+
+use crate::Error;
+use crate::adapter::SpanRules;
+use crate::summary::{Cover, Summary};
+pub(crate) use chunks::{Times, holes, times_of};
+pub(crate) use source::Source;
+
+/// How recordings are cut into windows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Windows {
+    /// At the ends of rotation chunks.
+    #[default]
+    Chunks,
+    /// Not at all.
+    Whole,
+    /// At these times.
+    At(Vec<Timestamp>),
+}
+
+/// How recordings are analysed.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// How they are cut.
+    pub windows: Windows,
+    /// Which events are spans.
+    pub rules: SpanRules,
+    /// How many threads map windows; all CPUs when absent.
+    pub threads: Option<NonZeroUsize>,
+}
+
+/// What recordings say.
+#[derive(Debug)]
+pub struct Analysis {
+    /// Everything merged.
+    pub summary: Summary,
+    /// What could not be read, a line each; the rest was.
+    pub findings: Vec<String>,
+    /// How many findings there are beyond those kept.
+    pub more_findings: u64,
+    /// Chunks that were never sealed, with what they lack.
+    pub unsealed: Vec<UnsealedChunk>,
+    /// How many event records were read to be summarised.
+    pub events: u64,
+    /// How many windows there were.
+    pub windows: usize,
+}
+
+/// Analyses the recordings at or below `paths`, all of one host.
+///
+/// # Errors
+///
+/// [`Error::Recording`] when nothing can be read, [`Error::SeveralHosts`], [`Error::NoTime`] when no event has a time.
+pub fn analyse<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Analysis, Error> {
+    let mut cache = ClassCache::default();
+    let mut source = Source::open(paths, &options.rules, &mut cache)?;
+    let sessions = chunks::sessions(source.folders())?;
+    let mut gaps = chunks::gaps(&sessions, source.shifts(), &mut cache)?;
+    gaps.extend(holes(source.covers()));
+    let mut cuts = match &options.windows {
+        Windows::Whole => Vec::new(),
+        Windows::At(cuts) => cuts.clone(),
+        Windows::Chunks => chunks::ends(&sessions, source.shifts(), &mut cache)?,
+    };
+    cuts.extend(gaps.iter().flat_map(|(begin, end)| [*begin, *end]));
+    let windows = windows(cuts, source.begin(), source.end());
+    source.learn_identities(&windows);
+    let is_gap = |begin: Timestamp| gaps.iter().any(|(from, to)| *from <= begin && begin < *to);
+    let mapped = map_all(&windows, threads(options), |begin, end| {
+        let cover = Cover { host: source.host().into(), begin, end };
+        if is_gap(begin) {
+            return flow::Mapped { summary: Summary::gap(cover), ..flow::Mapped::default() };
+        }
+        source.map(cover)
+    });
+    let mut analysis = Analysis {
+        summary: Summary::identity(),
+        findings: source.findings().0,
+        more_findings: source.findings().1,
+        unsealed: sessions.into_iter().flat_map(|session| session.unsealed).collect(),
+        events: 0,
+        windows: windows.len(),
+    };
+    for part in mapped {
+        analysis.summary = analysis.summary.merge(part.summary)?;
+        analysis.events += part.events;
+        analysis.findings.extend(part.findings);
+        analysis.more_findings += part.more_findings;
+    }
+    Ok(analysis)
+}
+
+fn threads(options: &Options) -> NonZeroUsize {
+    options.threads.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
+}
+
+/// The begins and ends of the windows that these cuts give.
+fn windows(
+    mut cuts: Vec<Timestamp>,
+    begin: Timestamp,
+    end: Timestamp,
+) -> Vec<(Timestamp, Timestamp)> {
+    cuts.retain(|cut| begin < *cut && *cut < end);
+    cuts.extend([begin, end]);
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts.iter().copied().zip(cuts.iter().copied().skip(1)).collect()
+}
+
+/// Maps windows on so many threads; the results come in the windows' order.
+fn map_all(
+    windows: &[(Timestamp, Timestamp)],
+    threads: NonZeroUsize,
+    map: impl Fn(Timestamp, Timestamp) -> flow::Mapped + Sync,
+) -> Vec<flow::Mapped> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(windows.len()));
+    thread::scope(|scope| {
+        for _ in 0..threads.get().min(windows.len()) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((begin, end)) = windows.get(index) else { return };
+                    let mapped = map(*begin, *end);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((index, mapped));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, mapped)| mapped).collect()
+}
+
+/// Folders of traces.
+type Folders = Vec<PathBuf>;

@@ -1,0 +1,246 @@
+//! The traces of one host, opened, with what is needed to read any stretch of their time.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use ctf::{TraceClass, Uuid};
+use model::{TimeRange, Timestamp};
+use tracedir::{ClassCache, LogicalTrace, Recording, StreamCover, StreamKey};
+
+use super::Folders;
+use super::flow::{Flow, Lane, Mapped};
+use crate::Error;
+use crate::adapter::{
+    Adapter, Identities, OnCpu, SpanRules, has_switches, is_kernel, needs_identities,
+};
+use crate::fact::FactKind;
+use crate::summary::Cover;
+
+/// How far traces lie behind the common clock, by folder.
+pub(super) type Shifts = BTreeMap<PathBuf, i64>;
+
+/// Traces that are read together.
+#[derive(Debug)]
+pub(crate) struct Source {
+    rules: SpanRules,
+    /// Traces by how far their clock lies behind the common one.
+    groups: Vec<Group>,
+    shifts: Shifts,
+    host: String,
+    begin: Timestamp,
+    end: Timestamp,
+    scheduled: TimeRange,
+    identities: Identities,
+}
+
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) recording: Recording,
+    pub(super) shift_ns: i64,
+    /// Of each stream, whether it is the kernel's.
+    pub(super) kernel: Vec<bool>,
+}
+
+impl Source {
+    pub(crate) fn open<P: AsRef<Path>>(
+        paths: &[P],
+        rules: &SpanRules,
+        cache: &mut ClassCache,
+    ) -> Result<Self, Error> {
+        let all = Recording::open_with(paths, cache)?;
+        let host = host(all.traces())?;
+        let mut by_shift: BTreeMap<i64, Folders> = BTreeMap::new();
+        let mut shifts = Shifts::new();
+        for trace in all.traces() {
+            let shift_ns = shift(trace.class(), all.traces());
+            by_shift.entry(shift_ns).or_default().extend_from_slice(trace.folders());
+            shifts.extend(trace.folders().iter().map(|folder| (folder.clone(), shift_ns)));
+        }
+        let mut groups = Vec::new();
+        if by_shift.len() == 1 {
+            let shift_ns = by_shift.into_keys().next().unwrap_or(0);
+            groups.push(Group::new(all, shift_ns));
+        } else {
+            for (shift_ns, folders) in by_shift {
+                groups.push(Group::new(Recording::open_with(&folders, cache)?, shift_ns));
+            }
+        }
+        let times = || groups.iter().flat_map(Group::times);
+        let begin = times().map(|(begin, _, _)| begin).min().ok_or(Error::NoTime)?;
+        let end = times().map(|(_, end, _)| end).max().ok_or(Error::NoTime)?;
+        let kernel = || times().filter(|(_, _, switches)| *switches);
+        let nothing = Timestamp::MIN;
+        let scheduled = TimeRange {
+            begin: kernel().map(|(begin, _, _)| begin).min().unwrap_or(nothing),
+            end: kernel().map(|(_, end, _)| end).max().unwrap_or(nothing),
+        };
+        let rules = rules.clone();
+        let identities = Identities::default();
+        Ok(Self { rules, groups, shifts, host, begin, end, scheduled, identities })
+    }
+
+    /// The folders of all traces.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.shifts.keys().map(PathBuf::as_path)
+    }
+
+    pub(super) fn shifts(&self) -> &Shifts {
+        &self.shifts
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The stretch of time of each stream.
+    pub(super) fn covers(&self) -> Vec<(Timestamp, Timestamp)> {
+        let times = self.groups.iter().flat_map(Group::times);
+        times.map(|(begin, end, _)| (begin, end)).collect()
+    }
+
+    /// The first moment of any stream.
+    pub(crate) fn begin(&self) -> Timestamp {
+        self.begin
+    }
+
+    /// The first moment after all streams.
+    pub(crate) fn end(&self) -> Timestamp {
+        self.end
+    }
+
+    /// What could not be opened, and how much more there is.
+    pub(crate) fn findings(&self) -> (Vec<String>, u64) {
+        let mut kept = Vec::new();
+        let mut more = 0;
+        for group in &self.groups {
+            let findings = group.recording.findings();
+            kept.extend(findings.kept().iter().map(ToString::to_string));
+            more += findings.more();
+        }
+        (kept, more)
+    }
+
+    /// Reads everything once when events do not say which thread and process they belong to.
+    pub(crate) fn learn_identities(&mut self, windows: &[(Timestamp, Timestamp)]) {
+        let traces = || self.groups.iter().flat_map(|group| group.recording.traces());
+        if !traces().any(|trace| needs_identities(trace.class(), &self.rules)) {
+            return;
+        }
+        let mut learnt = Identities::default();
+        let mut begins = windows.iter().map(|(begin, _)| *begin).peekable();
+        let mut flow = self.flow(TimeRange::ALL, &OnCpu::default());
+        flow.run(|fact| {
+            while let Some(begin) = begins.next_if(|begin| *begin <= fact.at) {
+                learnt.begin_window(begin);
+            }
+            match fact.kind {
+                FactKind::Switch { prev, next, .. } => {
+                    if let Some(cpu) = fact.cpu {
+                        learnt.switch(cpu, prev, next);
+                    }
+                }
+                FactKind::Fork { child, child_pid, .. } => learnt.thread(child, fact.at, child_pid),
+                FactKind::DumpThread { tid, pid: Some(pid), .. } => {
+                    learnt.thread(tid, fact.at, pid);
+                }
+                FactKind::Lost { what: crate::fact::Missing::Kernel(cpu), .. } => learnt.lost(cpu),
+                _ => {}
+            }
+        });
+        learnt.tables(flow.tables());
+        for begin in begins {
+            learnt.begin_window(begin);
+        }
+        self.identities = learnt;
+    }
+
+    /// The summary of one window.
+    pub(crate) fn map(&self, cover: Cover) -> Mapped {
+        let range = TimeRange { begin: cover.begin, end: cover.end };
+        let on_cpu = self.identities.on_cpu_at(cover.begin);
+        let unscheduled = Some(self.scheduled.end).filter(|end| range.contains(*end));
+        self.flow(range, &on_cpu).summarise(cover, unscheduled)
+    }
+
+    fn flow(&self, range: TimeRange, on_cpu: &OnCpu) -> Flow<'_> {
+        let lanes = self.groups.iter().map(|group| {
+            let own = |at: Timestamp| match at {
+                Timestamp::MIN | Timestamp::MAX => at,
+                _ => Timestamp::from_nanos(at.nanos().saturating_sub(group.shift_ns)),
+            };
+            let range = TimeRange { begin: own(range.begin), end: own(range.end) };
+            let adapter = Adapter::new(
+                &self.rules,
+                &self.identities,
+                self.scheduled,
+                on_cpu.clone(),
+                group.shift_ns,
+            );
+            Lane::new(group, group.recording.merged(range), adapter)
+        });
+        Flow::new(lanes.collect())
+    }
+}
+
+impl Group {
+    fn new(recording: Recording, shift_ns: i64) -> Self {
+        let of_stream = |key: &StreamKey| trace_of(recording.traces(), key).is_some_and(is_kernel);
+        let kernel = recording.streams().iter().map(|stream| of_stream(stream.key())).collect();
+        Self { recording, shift_ns, kernel }
+    }
+
+    /// Begin and end of each stream by the common clock, and whether its trace has switches. The first moment after is one
+    /// nanosecond after the last packet's end, where the last event may be.
+    fn times(&self) -> impl Iterator<Item = (Timestamp, Timestamp, bool)> {
+        let shifted =
+            |at: Timestamp| Timestamp::from_nanos(at.nanos().saturating_add(self.shift_ns));
+        self.recording.covers().into_iter().filter_map(move |cover: StreamCover| {
+            let end = cover.end?.nanos().saturating_add(1);
+            let switches =
+                trace_of(self.recording.traces(), &cover.stream).is_some_and(has_switches);
+            Some((shifted(cover.begin?), shifted(Timestamp::from_nanos(end)), switches))
+        })
+    }
+}
+
+/// The trace class of a stream.
+fn trace_of<'t>(traces: &'t [LogicalTrace], key: &StreamKey) -> Option<&'t TraceClass> {
+    let in_folder = |trace: &&LogicalTrace| {
+        let folder = key.file.as_deref().and_then(Path::parent);
+        folder.is_none_or(|folder| trace.folders().iter().any(|known| known == folder))
+    };
+    let mut found = traces
+        .iter()
+        .filter(|trace| trace.uuid() == key.trace && trace.hostname() == key.host.as_deref());
+    found.find(in_folder).map(|trace| &**trace.class())
+}
+
+/// The one host that these traces name.
+fn host(traces: &[LogicalTrace]) -> Result<String, Error> {
+    let mut hosts: Vec<String> = traces
+        .iter()
+        .filter_map(|trace| {
+            // perf calls it `host`.
+            let perf = || trace.class().env("host").and_then(|host| host.as_str());
+            trace.hostname().or_else(perf).map(str::to_owned)
+        })
+        .collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    if hosts.len() > 1 {
+        return Err(Error::SeveralHosts { hosts });
+    }
+    Ok(hosts.pop().unwrap_or_default())
+}
+
+/// How far the clock of a trace lies behind that of the traces which share its clock's UUID: zero or negative.
+fn shift(class: &TraceClass, all: &[LogicalTrace]) -> i64 {
+    let clock = |class: &TraceClass| -> Option<(Uuid, i64)> {
+        let clock = class.clock_classes().first()?;
+        Some((clock.uuid?, clock.to_ns(0).ok()?))
+    };
+    let Some((uuid, own)) = clock(class) else { return 0 };
+    let same = all.iter().filter_map(|trace| clock(trace.class())).filter(|(id, _)| *id == uuid);
+    let least = same.map(|(_, origin)| origin).min().unwrap_or(own);
+    least.saturating_sub(own)
+}

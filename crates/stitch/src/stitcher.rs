@@ -1,0 +1,270 @@
+//! Summaries as chunks arrive: what can be mapped is mapped once, kept in a file, and merged.
+//!
+//! A rotation is not atomic: a stream of the next chunk may begin before the last stream of this one ended. The time up to
+//! the end of chunk `i` is therefore complete when chunk `i + 1` is sealed as well, or when the session is closed. What is
+//! complete in all open sessions is mapped.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use model::Timestamp;
+use tracedir::{ChunkName, ClassCache};
+
+use crate::Error;
+use crate::adapter::SpanRules;
+use crate::local::{Source, Times, holes, times_of};
+use crate::summary::{Cover, Summary};
+
+/// File name ending of summaries.
+const ENDING: &str = "summary";
+
+/// The analysis of one host that goes on while its recordings do.
+#[derive(Debug)]
+pub struct Stitcher {
+    folder: PathBuf,
+    rules: SpanRules,
+    sessions: BTreeMap<PathBuf, Session>,
+    cache: ClassCache,
+    merged: Summary,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    is_closed: bool,
+    chunks: BTreeMap<u64, Chunk>,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    path: PathBuf,
+    /// `None` when it holds no packet.
+    times: Option<Times>,
+}
+
+/// What one advance did.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Advance {
+    /// How many stretches of time were mapped.
+    pub windows: usize,
+    /// How many event records they held.
+    pub events: u64,
+    /// How many of the stretches were gaps.
+    pub gaps: usize,
+    /// What could not be read, a line each.
+    pub findings: Vec<String>,
+}
+
+impl Stitcher {
+    /// Goes on with the summaries in `folder`, which is made when it is not there. Returns also what of them could not be
+    /// used, a line each: it and what follows it is mapped again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Store`] when the folder cannot be read.
+    pub fn open(folder: &Path, rules: SpanRules) -> Result<(Self, Vec<String>), Error> {
+        let failed = |source| Error::Store { path: folder.to_owned(), source };
+        fs::create_dir_all(folder).map_err(failed)?;
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path.extension().is_some_and(|ending| ending == ENDING) {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        let mut merged = Summary::identity();
+        let mut unusable = Vec::new();
+        for path in paths {
+            match load(&path).and_then(|summary| merged.clone().merge(summary)) {
+                Ok(longer) => merged = longer,
+                Err(error) => {
+                    unusable.push(format!("{}: {error}", path.display()));
+                    fs::remove_file(&path).map_err(failed)?;
+                }
+            }
+        }
+        let stitcher = Self {
+            folder: folder.to_owned(),
+            rules,
+            sessions: BTreeMap::new(),
+            cache: ClassCache::default(),
+            merged,
+        };
+        Ok((stitcher, unusable))
+    }
+
+    /// A session begins to record: nothing is mapped beyond what it has sealed.
+    pub fn session_opened(&mut self, session: &Path) {
+        self.sessions.entry(session.to_owned()).or_default();
+    }
+
+    /// A chunk of a session is complete, or will get no more: sealed, or left behind by a relay that was killed. A session
+    /// that was never rotated is one chunk, in the session's own folder. The same chunk again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Recording`] when it cannot be read, [`Error::NotAChunk`] when its name is not a chunk's.
+    pub fn chunk_sealed(&mut self, session: &Path, chunk: &Path) -> Result<(), Error> {
+        let name = chunk.file_name().and_then(|name| name.to_str()).and_then(ChunkName::parse);
+        let id = match name {
+            Some(name) => name.id,
+            None if chunk == session => 0,
+            None => return Err(Error::NotAChunk { path: chunk.to_owned() }),
+        };
+        let times = times_of(chunk, &mut self.cache)?;
+        let session = self.sessions.entry(session.to_owned()).or_default();
+        session.chunks.insert(id, Chunk { path: chunk.to_owned(), times });
+        Ok(())
+    }
+
+    /// A session ended: no more chunks will come.
+    pub fn session_closed(&mut self, session: &Path) {
+        self.sessions.entry(session.to_owned()).or_default().is_closed = true;
+    }
+
+    /// Everything mapped so far, merged.
+    #[must_use]
+    pub fn summary(&self) -> &Summary {
+        &self.merged
+    }
+
+    /// Maps what is complete now, stores it and merges it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Recording`], [`Error::SeveralHosts`] when chunks cannot be read together; [`Error::Store`] when a summary
+    /// cannot be stored. What was merged before stays.
+    pub fn advance(&mut self) -> Result<Advance, Error> {
+        let mut advance = Advance::default();
+        let begin = self.mapped_to();
+        let Some(end) = self.complete_to() else { return Ok(advance) };
+        let chunks: Vec<PathBuf> = self.sessions.values().flat_map(|s| s.from(begin)).collect();
+        if begin.is_some_and(|begin| end <= begin) || chunks.is_empty() {
+            return Ok(advance);
+        }
+        let mut source = Source::open(&chunks, &self.rules, &mut self.cache)?;
+        let begin = begin.unwrap_or_else(|| source.begin());
+        // Chunks tell their ends by their own clock, the source by the common one.
+        let all_closed = self.sessions.values().all(|session| session.is_closed);
+        let end = if all_closed { source.end() } else { end };
+        if end <= begin {
+            return Ok(advance);
+        }
+        let mut cuts = vec![begin, end];
+        let gaps = self.gaps();
+        let inside = |cut: &Timestamp| begin < *cut && *cut < end;
+        cuts.extend(gaps.iter().flat_map(|(from, to)| [*from, *to]).filter(inside));
+        cuts.sort_unstable();
+        cuts.dedup();
+        let windows: Vec<_> = cuts.iter().copied().zip(cuts.iter().copied().skip(1)).collect();
+        source.learn_identities(&windows);
+        for (begin, end) in windows {
+            let cover = Cover { host: source.host().into(), begin, end };
+            let summary = if gaps.iter().any(|(from, to)| *from <= begin && begin < *to) {
+                advance.gaps += 1;
+                Summary::gap(cover)
+            } else {
+                let mapped = source.map(cover);
+                advance.events += mapped.events;
+                advance.findings.extend(mapped.findings);
+                mapped.summary
+            };
+            self.store(&summary, begin, end)?;
+            self.merged = std::mem::take(&mut self.merged).merge(summary)?;
+            advance.windows += 1;
+        }
+        Ok(advance)
+    }
+
+    fn mapped_to(&self) -> Option<Timestamp> {
+        self.merged.cover().map(|cover| cover.end)
+    }
+
+    /// Up to where every session is complete; `None` when one has nothing yet or there is none.
+    fn complete_to(&self) -> Option<Timestamp> {
+        let ends = self.sessions.values().flat_map(|s| s.times()).map(|times| times.end);
+        let mut to = ends.max()?;
+        for session in self.sessions.values().filter(|session| !session.is_closed) {
+            to = to.min(session.complete_to()?);
+        }
+        Some(to)
+    }
+
+    /// Where no session has a chunk, and where one lacks a chunk between two.
+    fn gaps(&self) -> Vec<(Timestamp, Timestamp)> {
+        let runs: Vec<_> = self.sessions.values().map(Session::runs).collect();
+        let mut gaps = holes(runs.iter().flatten().copied().collect());
+        gaps.extend(runs.into_iter().flat_map(holes));
+        gaps
+    }
+
+    /// Writes a summary so that it is whole or not there.
+    fn store(&self, summary: &Summary, begin: Timestamp, end: Timestamp) -> Result<(), Error> {
+        let name = format!("{:020}-{:020}.{ENDING}", begin.nanos(), end.nanos());
+        let path = self.folder.join(name);
+        let bytes = summary.to_bytes()?;
+        write_whole(&path, &bytes).map_err(|source| Error::Store { path, source })
+    }
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = path.with_extension("unfinished");
+    let mut file = fs::File::create(&unfinished)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&unfinished, path)?;
+    match path.parent() {
+        Some(folder) => fs::File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+fn load(path: &Path) -> Result<Summary, Error> {
+    let bytes = fs::read(path).map_err(|source| Error::Store { path: path.to_owned(), source })?;
+    Summary::from_bytes(&bytes)
+}
+
+impl Session {
+    fn times(&self) -> impl DoubleEndedIterator<Item = Times> {
+        self.chunks.values().filter_map(|chunk| chunk.times)
+    }
+
+    /// The end of the last sealed chunk but one; of a session with only one, its begin.
+    fn complete_to(&self) -> Option<Timestamp> {
+        let mut last = self.times().rev();
+        let newest = last.next()?;
+        Some(last.next().map_or(newest.begin, |times| times.end))
+    }
+
+    /// The chunks that may hold something at or after a time, and the one before them.
+    fn from(&self, begin: Option<Timestamp>) -> Vec<PathBuf> {
+        let over =
+            |chunk: &&Chunk| chunk.times.zip(begin).is_some_and(|(times, begin)| times.end < begin);
+        let with_packets: Vec<&Chunk> =
+            self.chunks.values().filter(|chunk| chunk.times.is_some()).collect();
+        let skip = with_packets.iter().take_while(|chunk| over(chunk)).count();
+        if skip == with_packets.len() {
+            return Vec::new();
+        }
+        let kept = with_packets.into_iter().skip(skip.saturating_sub(1));
+        kept.map(|chunk| chunk.path.clone()).collect()
+    }
+
+    /// Stretches of chunks whose numbers follow each other.
+    fn runs(&self) -> Vec<(Timestamp, Timestamp)> {
+        let mut runs: Vec<(Timestamp, Timestamp)> = Vec::new();
+        let mut before = None;
+        for (id, chunk) in &self.chunks {
+            let follows = before == id.checked_sub(1) && before.is_some();
+            before = Some(*id);
+            let Some(times) = chunk.times else { continue };
+            match runs.last_mut().filter(|_| follows) {
+                Some((_, end)) => *end = (*end).max(times.end),
+                None => runs.push((times.begin, times.end)),
+            }
+        }
+        runs
+    }
+}

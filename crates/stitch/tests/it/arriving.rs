@@ -1,0 +1,132 @@
+//! Chunks that arrive one by one, summary files, and a stitcher that starts again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use stitch::{Error, Options, SpanRules, Stitcher, Summary, Windows, analyse};
+
+use crate::laws::{answers, same};
+
+/// The session of the recorded pair, and its chunks in order.
+fn session() -> Option<(PathBuf, Vec<PathBuf>)> {
+    let session = testkit::unpacked_trace("pair-ust-chunks-and-kernel")?.join("ust");
+    let chunks = tracedir::session_chunks(&session).unwrap().sealed;
+    Some((session, chunks.into_iter().map(|chunk| chunk.path).collect()))
+}
+
+fn whole(session: &Path) -> Summary {
+    let options = Options { windows: Windows::Whole, ..Options::default() };
+    analyse(&[session], &options).unwrap().summary
+}
+
+fn stitcher(folder: &Path) -> Stitcher {
+    let (stitcher, unusable) = Stitcher::open(folder, SpanRules::default()).unwrap();
+    assert_eq!(unusable, Vec::<String>::new());
+    stitcher
+}
+
+fn same_answers(one: &Summary, other: &Summary) {
+    let (one, other) = (answers(one), answers(other));
+    same(&one.0, &other.0);
+    same(&one.1, &other.1);
+}
+
+#[test]
+fn chunks_that_arrive_one_by_one_give_the_answer_of_the_whole_also_over_a_restart() {
+    let Some((session, chunks)) = session() else { return testkit::skip("no recorded pair") };
+    let folder = tempfile::tempdir().unwrap();
+    let mut events = 0;
+    let mut running = stitcher(folder.path());
+    running.session_opened(&session);
+    let (early, late) = chunks.split_at(chunks.len() / 2);
+    for chunk in early {
+        running.chunk_sealed(&session, chunk).unwrap();
+        events += running.advance().unwrap().events;
+    }
+    assert!(events > 0, "nothing was mapped before the session ended");
+    let mut again = stitcher(folder.path());
+    same_answers(running.summary(), again.summary());
+    again.session_opened(&session);
+    for chunk in early.iter().chain(late) {
+        again.chunk_sealed(&session, chunk).unwrap();
+    }
+    again.session_closed(&session);
+    events += again.advance().unwrap().events;
+    assert_eq!(events, 76_389);
+    same_answers(again.summary(), &whole(&session));
+    assert_eq!(again.advance().unwrap().windows, 0);
+}
+
+#[test]
+fn a_missing_chunk_is_a_gap_that_nothing_is_stitched_across() {
+    let Some((session, chunks)) = session() else { return testkit::skip("no recorded pair") };
+    let folder = tempfile::tempdir().unwrap();
+    let mut stitcher = stitcher(folder.path());
+    stitcher.session_opened(&session);
+    for chunk in chunks.iter().enumerate().filter(|(n, _)| *n != 3).map(|(_, chunk)| chunk) {
+        stitcher.chunk_sealed(&session, chunk).unwrap();
+    }
+    stitcher.session_closed(&session);
+    assert_eq!(stitcher.advance().unwrap().gaps, 1);
+    let (full, cut) = (stitch::phases(&whole(&session)), stitch::phases(stitcher.summary()));
+    assert_eq!(cut.loss.gaps, 1);
+    assert!(cut.requests.complete < full.requests.complete);
+    assert!(cut.requests.partial > full.requests.partial);
+    assert_eq!((full.begin_ns, full.end_ns), (cut.begin_ns, cut.end_ns));
+    crate::witness::sums_hold(&cut);
+}
+
+#[test]
+fn a_summary_file_reads_back_and_any_flipped_bit_is_found() {
+    let mut bytes = example().to_bytes().unwrap();
+    assert_eq!(Summary::from_bytes(&bytes).unwrap(), example());
+    for at in 0..bytes.len() {
+        bytes[at] ^= 0x10;
+        let error = Summary::from_bytes(&bytes).unwrap_err();
+        let expected = match at {
+            0..8 => matches!(error, Error::Magic { .. }),
+            8..12 => matches!(error, Error::Version { .. }),
+            12..20 => matches!(error, Error::Length { .. }),
+            _ => matches!(error, Error::Checksum { .. }),
+        };
+        assert!(expected, "byte {at}: {error}");
+        bytes[at] ^= 0x10;
+    }
+    for length in 0..bytes.len() {
+        let cut = bytes.get(..length).unwrap();
+        let error = Summary::from_bytes(cut).unwrap_err();
+        assert!(matches!(error, Error::Magic { .. } | Error::Length { .. }), "{length}: {error}");
+    }
+}
+
+#[test]
+fn a_damaged_summary_file_is_named_and_mapped_again() {
+    let Some((session, chunks)) = session() else { return testkit::skip("no recorded pair") };
+    let folder = tempfile::tempdir().unwrap();
+    let mut running = stitcher(folder.path());
+    running.session_opened(&session);
+    for chunk in &chunks {
+        running.chunk_sealed(&session, chunk).unwrap();
+        running.advance().unwrap();
+    }
+    let files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    assert!(files.len() > 3, "{files:?}");
+    fs::write(&files[1], b"TLSUMRY\n torn").unwrap();
+    let (mut again, unusable) = Stitcher::open(folder.path(), SpanRules::default()).unwrap();
+    assert!(unusable[0].contains(files[1].to_str().unwrap()), "{unusable:?}");
+    for chunk in &chunks {
+        again.chunk_sealed(&session, chunk).unwrap();
+    }
+    again.session_closed(&session);
+    again.advance().unwrap();
+    same_answers(again.summary(), &whole(&session));
+}
+
+fn example() -> Summary {
+    let steps: Vec<(u8, u8, u8)> =
+        (0..200_u8).map(|n| (n.wrapping_mul(37) % 248, n.wrapping_mul(91), n)).collect();
+    let (all, end) = crate::kernel_like::facts(&steps);
+    crate::laws::map(&all, model::Timestamp::from_nanos(0), end)
+}

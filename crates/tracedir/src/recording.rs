@@ -205,7 +205,7 @@ impl Builder {
         let key = (class.uuid(), host, alone);
         for file in folder.stream_files.into_iter().filter(|file| file.len > 0) {
             match PacketFile::open(file, class) {
-                Ok(file) => self.streams.entry(file.key(&key.1)).or_default().push(file),
+                Ok(file) => self.streams.entry(file.key()).or_default().push(file),
                 Err((file, cause)) => self.findings.push(Finding::Rest {
                     path: file.path,
                     offset_bytes: 0,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ctf::index::{IndexVersion, PacketIndex};
 use ctf::packet::{Outcome, PacketInfo, decode_packet_header};
-use ctf::{ClockClass, StreamClass, TraceClass, Uuid};
+use ctf::{ClockClass, EnvValue, StreamClass, TraceClass, Uuid};
 use model::Timestamp;
 
 use crate::discover::StreamFile;
@@ -16,13 +16,20 @@ use crate::window::{FIRST_LOOK, Handles, Window};
 /// Longest index file that is read: entries of 72 bytes for some four million packets.
 const MAX_INDEX_BYTES: u64 = 256 << 20;
 
-/// What a stream is, whichever files hold it. The order of keys is the order of event records of equal times.
+/// What a stream is, whichever files hold it.
+///
+/// The order of keys is the order of event records of equal times. Babeltrace orders them by trace name, which it makes
+/// of host and folder; host and process give the same order and do not depend on where the folder lies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKey {
-    /// UUID of its trace.
-    pub trace: Option<Uuid>,
     /// Host that recorded it.
     pub host: Option<String>,
+    /// Name of the process that it is about, for traces of one process.
+    pub process: Option<String>,
+    /// Id of that process.
+    pub process_id: Option<i128>,
+    /// UUID of its trace.
+    pub trace: Option<Uuid>,
     /// Data stream class id.
     pub class_id: u64,
     /// Data stream instance id.
@@ -160,11 +167,15 @@ impl PacketFile {
         Ok(Self { file, class: Arc::clone(class), first, stream_class_id, instance_id })
     }
 
-    pub(crate) fn key(&self, host: &Option<String>) -> StreamKey {
+    pub(crate) fn key(&self) -> StreamKey {
+        let env = |name| self.class.env(name);
+        let text = |name| env(name).and_then(EnvValue::as_str).map(str::to_owned);
         let joined = self.class.uuid().is_some() && self.instance_id.is_some();
         StreamKey {
+            host: text("hostname"),
+            process: text("procname"),
+            process_id: env("vpid").and_then(EnvValue::as_integer),
             trace: self.class.uuid(),
-            host: host.clone(),
             class_id: self.stream_class_id,
             instance_id: self.instance_id,
             file: (!joined).then(|| self.file.path.clone()),

@@ -28,6 +28,8 @@ use crate::stream::{Kind, Slot, Stream};
 
 /// Chunks remembered after they ended, for requests of consumer daemons that are late.
 const FINISHED_KEPT: usize = 16;
+/// Streams remembered after they ended, for the same reason.
+const LEFT_KEPT: usize = 1024;
 
 /// A recording session.
 #[derive(Debug)]
@@ -42,8 +44,8 @@ pub(crate) struct Recording {
     finished: VecDeque<(ChunkId, RelativePath)>,
     session_folder_is_used: bool,
     has_rotated: bool,
-    /// The highest handle that was ever given to a stream here.
-    last_handle: Option<StreamHandle>,
+    /// Streams that ended last, and whose they were; for questions that come late.
+    left: VecDeque<(RelaySessionId, StreamHandle)>,
     is_closed: bool,
     jobs: Vec<Job>,
     /// Streams that ended since the last call of [`Recording::take_gone`].
@@ -73,7 +75,7 @@ impl Recording {
             finished: VecDeque::new(),
             session_folder_is_used: false,
             has_rotated: false,
-            last_handle: None,
+            left: VecDeque::new(),
             is_closed: false,
             jobs: Vec::new(),
             gone: Vec::new(),
@@ -309,7 +311,6 @@ impl Recording {
         let folder = chunk.folder.clone();
         stream.enter(&env.root, &folder, &folder, None)?;
         self.streams.insert(handle, stream);
-        self.last_handle = self.last_handle.max(Some(handle));
         self.enter_chunk(env, handle, id)
     }
 
@@ -502,7 +503,7 @@ impl Recording {
         session: RelaySessionId,
         request: DataPending,
     ) -> Result<PendingReply> {
-        if self.has_left(request.handle) {
+        if self.has_left(session, request.handle) {
             return Ok(PendingReply::Complete);
         }
         let stream = self.own(session, request.handle)?;
@@ -516,7 +517,7 @@ impl Recording {
         session: RelaySessionId,
         handle: StreamHandle,
     ) -> Result<()> {
-        if !self.has_left(handle) {
+        if !self.has_left(session, handle) {
             self.own(session, handle)?.asked = true;
         }
         Ok(())
@@ -719,6 +720,10 @@ impl Recording {
     fn drop_stream(&mut self, env: &Env, handle: StreamHandle) -> Result<()> {
         let Some(mut stream) = self.streams.remove(&handle) else { return Ok(()) };
         self.gone.push(handle);
+        if self.left.len() >= LEFT_KEPT {
+            self.left.pop_front();
+        }
+        self.left.push_back((stream.session, handle));
         let (packets, entries) = stream.merge.drain();
         env.counters.packets_without_index.add(packets);
         env.counters.indexes_without_packet.add(entries);
@@ -738,9 +743,9 @@ impl Recording {
             .ok_or(Error::UnknownStream { handle })
     }
 
-    /// Whether a stream was here and ended, complete.
-    fn has_left(&self, handle: StreamHandle) -> bool {
-        !self.streams.contains_key(&handle) && self.last_handle.is_some_and(|last| handle <= last)
+    /// Whether a stream was the session's and ended not long ago.
+    fn has_left(&self, session: RelaySessionId, handle: StreamHandle) -> bool {
+        self.left.contains(&(session, handle))
     }
 
     fn open_chunk(&self, chunk: ChunkId) -> Result<&Chunk> {

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use relay::{Limits, Relay};
 use tokio::runtime::Runtime;
 use wire::live::{
-    COMMAND_HEADER_LEN, ChunkId, Command, CommandHeader, CreateTraceChunk, DataHeader, Name,
-    NetSeqNum, Request, ReturnCode, ReturnReply, StreamHandle, TracefileLimit, UnixSeconds,
+    COMMAND_HEADER_LEN, ChunkId, Command, CommandHeader, CreateTraceChunk, DataHeader, DataPending,
+    Name, NetSeqNum, PendingReply, Request, ReturnCode, ReturnReply, StreamHandle, TracefileLimit,
+    UnixSeconds,
 };
 
 use crate::client::{Reply, end, is_closed};
@@ -211,6 +212,10 @@ fn handles_of_another_session_do_not_work() {
     assert_eq!(thief.code(&Request::SendIndex(index(theirs, 1))), ReturnCode::INVALID);
     let rotate = crate::producer::rotate(None, &[(theirs, 0)]);
     assert_eq!(thief.code(&rotate), ReturnCode::INVALID);
+    let data_pending =
+        Request::DataPending(DataPending { handle: theirs, last: NetSeqNum::new(0) });
+    let failed = Reply::Pending(PendingReply::Failed(ReturnCode::INVALID));
+    assert_eq!(thief.control.ask(&data_pending), failed);
     let pending = Request::BeginDataPending(victim.session);
     assert_eq!(thief.code(&pending), ReturnCode::INVALID);
     thief.packet(own, 0);

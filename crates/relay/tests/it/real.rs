@@ -152,6 +152,39 @@ fn a_session_with_rotations_is_recorded_whole() {
 }
 
 #[test]
+fn a_session_without_programs_rotates_and_ends() {
+    let Some(mut setup) = Setup::new() else { return };
+    setup.create("empty", "");
+    setup.lttng("enable-event -u relaytest:tick");
+    setup.lttng("start");
+    setup.lttng("rotate");
+    setup.lttng("rotate");
+    setup.lttng("stop");
+    setup.lttng("destroy empty");
+    for _ in 0..3 {
+        assert!(setup.next_sealed().streams.is_empty());
+    }
+    setup.end();
+}
+
+#[test]
+fn a_session_of_buffers_per_process_rotates_between_its_programs() {
+    let Some(mut setup) = Setup::new() else { return };
+    setup.create("processes", "");
+    setup.lttng("enable-channel -u ch --buffers-pid --tracefile-size=8192 --tracefile-count=4 --subbuf-size=4096 --num-subbuf=64");
+    setup.lttng("enable-event -u relaytest:tick -c ch");
+    setup.lttng("start");
+    setup.emit(50);
+    setup.emit(50);
+    setup.lttng("rotate");
+    assert_eq!(count(&setup.next_sealed().folder), 100);
+    setup.emit(30);
+    setup.lttng("destroy processes");
+    assert_eq!(count(&setup.next_sealed().folder), 30);
+    setup.end();
+}
+
+#[test]
 fn a_session_that_never_rotates_stays_in_its_folder() {
     let Some(mut setup) = Setup::new() else { return };
     setup.create("plain", "");

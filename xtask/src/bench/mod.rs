@@ -3,6 +3,7 @@
 //! A benchmark needs the release binary (`cargo build --release -p cli`) and the peer's program; it says
 //! which of them is missing. Figures are medians over several rounds with their spread, and ratios.
 
+mod capture;
 mod lttng;
 mod measure;
 mod read;
@@ -13,6 +14,8 @@ use clap::Subcommand;
 /// What can be measured.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
+    /// Slowdown of a loop of system calls under `throughline capture kernel`, bpftrace and perf trace
+    Capture(capture::Args),
     /// Events per CPU second of `throughline read` against `babeltrace2 -o dummy`
     Read(read::Args),
     /// CPU seconds per GB and microseconds per small packet against `lttng-relayd`
@@ -22,6 +25,7 @@ pub(crate) enum Bench {
 /// Runs one measurement and prints its table.
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
+        Bench::Capture(args) => capture::run(args),
         Bench::Read(args) => read::run(args),
         Bench::Relay(args) => relay::run(args),
     }

@@ -91,7 +91,9 @@ async fn capture(config: Config) -> anyhow::Result<Report> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
-    let mut capture = tokio::task::spawn_blocking(move || kernel::run(&config, &seen));
+    let mut capture = tokio::task::spawn_blocking(move || {
+        kernel::run_with(&config, &seen, || complain("capturing the kernel; Ctrl-C ends"))
+    });
     loop {
         tokio::select! {
             ended = &mut capture => return Ok(ended.context("the capture")??),

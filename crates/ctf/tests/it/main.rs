@@ -3,3 +3,4 @@
 mod conformance;
 mod real;
 mod support;
+mod writer;

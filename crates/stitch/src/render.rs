@@ -9,7 +9,7 @@ const SHOWN: usize = 20;
 /// How many files and threads a phase shows.
 const FEW: usize = 5;
 
-/// Columns of text: the first to the left, the others to the right.
+/// Columns of text: names to the left, numbers to the right.
 struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -29,12 +29,17 @@ impl Table {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
+        let is_text = |column: usize| {
+            let head = self.rows.first().and_then(|head| head.get(column));
+            column == 0 || head.is_some_and(|head| head == "files")
+        };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         for row in &self.rows {
             let mut line = String::new();
             for (n, (cell, width)) in row.iter().zip(&widths).enumerate() {
                 let gap = width.saturating_sub(cell.chars().count());
-                let (before, after) = if n == 0 { (0, gap) } else { (gap + 2, 0) };
+                let between = if n == 0 { 0 } else { 2 };
+                let (before, after) = if is_text(n) { (between, gap) } else { (between + gap, 0) };
                 line.extend(std::iter::repeat_n(' ', before));
                 line.push_str(cell);
                 line.extend(std::iter::repeat_n(' ', after));

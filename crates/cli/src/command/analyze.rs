@@ -1,0 +1,147 @@
+//! `throughline analyze phases|syscalls PATH…`: where the time of requests went, and which system calls were made.
+
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Subcommand, ValueEnum};
+use stitch::{Analysis, Options, SpanRules, Summary, Windows, analyse, render};
+
+use crate::outcome::{Outcome, complain};
+
+const EXAMPLES: &str = "\
+Examples:
+  throughline analyze phases throughline-data/traces/       all sessions of a host, as tables
+  throughline analyze phases --format html session/ > page.html
+  throughline analyze syscalls --format json kernel/
+
+Exit code 1: some of the data cannot be read; the rest was.";
+
+#[derive(clap::Args)]
+#[command(before_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Where the time of requests went, by phase
+    Phases(PhasesArgs),
+    /// Complete system calls by process and name
+    Syscalls(SyscallsArgs),
+}
+
+#[derive(clap::Args)]
+struct PhasesArgs {
+    #[command(flatten)]
+    input: Input,
+    /// How the answer is printed
+    #[arg(long, value_enum, default_value_t = PageFormat::Table)]
+    format: PageFormat,
+    /// Spans of this name are requests, all others phases in them; may be repeated [default: request, req]
+    #[arg(long = "request", value_name = "NAME")]
+    requests: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct SyscallsArgs {
+    #[command(flatten)]
+    input: Input,
+    /// How the answer is printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(clap::Args)]
+struct Input {
+    /// Folders with traces of one host in or below them: sessions, chunks, single traces
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Read everything as one piece instead of chunk by chunk; the answer is the same
+    #[arg(long)]
+    whole: bool,
+    /// How many threads read [default: one for each CPU]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PageFormat {
+    /// Aligned columns
+    Table,
+    /// One JSON document
+    Json,
+    /// A page that needs nothing else
+    Html,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// Aligned columns
+    Table,
+    /// One JSON document
+    Json,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    match &args.what {
+        What::Phases(args) => {
+            let mut rules = SpanRules::default();
+            if !args.requests.is_empty() {
+                rules.requests.clone_from(&args.requests);
+            }
+            let analysis = args.input.analyse(rules)?;
+            print(&phases(&analysis.summary, args.format)?)?;
+            Ok(tell(&analysis))
+        }
+        What::Syscalls(args) => {
+            let analysis = args.input.analyse(SpanRules::default())?;
+            let answer = stitch::syscalls(&analysis.summary);
+            print(&match args.format {
+                Format::Table => render::syscalls(&answer),
+                Format::Json => serde_json::to_string(&answer)? + "\n",
+            })?;
+            Ok(tell(&analysis))
+        }
+    }
+}
+
+fn phases(summary: &Summary, format: PageFormat) -> anyhow::Result<String> {
+    let answer = stitch::phases(summary);
+    Ok(match format {
+        PageFormat::Table => render::phases(&answer),
+        PageFormat::Json => serde_json::to_string(&answer)? + "\n",
+        PageFormat::Html => server::page::standalone(&serde_json::to_string(&answer)?),
+    })
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+impl Input {
+    fn analyse(&self, rules: SpanRules) -> anyhow::Result<Analysis> {
+        let windows = if self.whole { Windows::Whole } else { Windows::Chunks };
+        let options = Options { windows, rules, threads: self.threads };
+        analyse(&self.paths, &options).context("cannot analyse")
+    }
+}
+
+/// Says what could not be read and which chunks were never sealed.
+fn tell(analysis: &Analysis) -> Outcome {
+    for chunk in &analysis.unsealed {
+        complain(&format!("{}: was never sealed; what arrived was read", chunk.path.display()));
+        chunk.missing.iter().for_each(|missing| complain(&format!("missing: {missing}")));
+    }
+    analysis.findings.iter().for_each(|finding| complain(&format!("unreadable: {finding}")));
+    if analysis.more_findings > 0 {
+        complain(&format!("unreadable: {} more", analysis.more_findings));
+    }
+    let missing = analysis.unsealed.iter().any(|chunk| !chunk.missing.is_empty());
+    let unreadable = missing || !analysis.findings.is_empty() || analysis.more_findings > 0;
+    if unreadable { Outcome::No } else { Outcome::Done }
+}

@@ -32,7 +32,8 @@ pub(crate) fn digits(out: &mut Vec<u8>, value: u64, base: u64, width: usize) {
         if rest == 0 && used >= width {
             break;
         }
-        *place = b"0123456789ABCDEF".get((rest % base) as usize).copied().unwrap_or(b'?');
+        let digit = usize::try_from(rest % base).unwrap_or(usize::MAX);
+        *place = b"0123456789ABCDEF".get(digit).copied().unwrap_or(b'?');
         rest /= base;
         used += 1;
     }
@@ -131,7 +132,7 @@ mod tests {
             (0.000_123_456_78, "0.000123457"),
             (0.000_01, "1e-05"),
             (0.1, "0.1"),
-            (3.141_592_653_589_793, "3.14159"),
+            (2.236_067_977_499_79, "2.23607"),
             (1e300, "1e+300"),
             (5e-324, "4.94066e-324"),
             (123_456.0, "123456"),

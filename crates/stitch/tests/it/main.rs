@@ -6,6 +6,7 @@
 )]
 
 mod arriving;
+mod edges;
 mod kernel_like;
 mod laws;
 mod recorded;

@@ -1,0 +1,220 @@
+//! Known answers of small cases, each also with a window for every event.
+
+use model::{CpuId, Fd, Pid, Tid, Timestamp};
+use stitch::answer::{Phases, Syscalls};
+use stitch::fact::{CallArgs, Effect, Fact, FactKind, LeftAs, Span};
+use stitch::{Kind, Summary};
+
+use crate::laws::{answers, map, reduce, same};
+
+type Kinds = FactKind<&'static str>;
+
+const OPEN: CallArgs<&str> =
+    CallArgs { fd: None, path: Some("/a"), effect: Effect::Open { close_on_exec: true } };
+
+fn on(fd: i32, effect: Effect<&'static str>) -> CallArgs<&'static str> {
+    CallArgs { fd: Some(Fd::new(fd)), path: None, effect }
+}
+
+fn enter(name: &'static str, args: CallArgs<&'static str>) -> Kinds {
+    FactKind::CallEntry { name, args }
+}
+
+fn leave(name: &'static str, ret: i64) -> Kinds {
+    FactKind::CallExit { name, ret, pair: None, address: None, opened: None }
+}
+
+fn begin(name: &'static str) -> Kinds {
+    FactKind::SpanBegin(span(name))
+}
+
+fn end(name: &'static str) -> Kinds {
+    FactKind::SpanEnd(span(name))
+}
+
+fn span(name: &'static str) -> Span<&'static str> {
+    Span { name, request: Some(7), is_request: name == "request" }
+}
+
+fn switch(prev: i32, left_as: LeftAs, next: i32) -> Kinds {
+    let (prev, next) = (Tid::new(prev), Tid::new(next));
+    FactKind::Switch { prev, prev_comm: "prev", left_as, next, next_comm: "next" }
+}
+
+fn dump(fd: i32, name: &'static str) -> Kinds {
+    FactKind::DumpFd { pid: Pid::new(1), fd: Fd::new(fd), name, kind: Kind::of_name(name) }
+}
+
+/// A read from descriptor 3 that moves 10 bytes.
+fn read() -> [Kinds; 2] {
+    [enter("read", on(3, Effect::Nothing)), leave("read", 10)]
+}
+
+/// The summary of these things, 10 ns apart, each in its thread on CPU 0; checked to be the same for any cut.
+fn summary(all: &[(i32, Kinds)]) -> Summary {
+    let facts: Vec<Fact<&str>> = (10_i64..)
+        .step_by(10)
+        .zip(all)
+        .map(|(at, (tid, kind))| Fact {
+            at: Timestamp::from_nanos(at),
+            cpu: Some(CpuId::new(0)),
+            tid: Some(Tid::new(*tid)),
+            pid: Some(Pid::new(if *tid < 10 { 1 } else { *tid })),
+            kind: *kind,
+        })
+        .collect();
+    let ends = (0..=facts.len()).map(|n| Timestamp::from_nanos(i64::try_from(n).unwrap() * 10 + 5));
+    let ends: Vec<Timestamp> = ends.collect();
+    let whole = map(&facts, ends[0], ends[facts.len()]);
+    let parts = ends.windows(2).map(|pair| map(&facts, pair[0], pair[1])).collect();
+    let (expected, found) = (answers(&whole), answers(&reduce(parts, &[3, 1, 4, 1, 5])));
+    same(&expected.0, &found.0);
+    same(&expected.1, &found.1);
+    whole
+}
+
+fn of_one(kinds: impl IntoIterator<Item = Kinds>) -> Summary {
+    summary(&kinds.into_iter().map(|kind| (1, kind)).collect::<Vec<_>>())
+}
+
+/// The bytes read by file name.
+fn bytes(summary: &Summary) -> Vec<(String, u64)> {
+    let answer: Syscalls = stitch::syscalls(summary);
+    let calls = answer.processes.iter().flat_map(|process| &process.syscalls);
+    let files =
+        calls.filter(|call| &*call.name == "read").flat_map(|call| call.files.iter().flatten());
+    let mut bytes: Vec<(String, u64)> =
+        files.map(|file| (file.name.to_string(), file.bytes)).collect();
+    bytes.sort();
+    bytes
+}
+
+fn named(all: &[(&str, u64)]) -> Vec<(String, u64)> {
+    all.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect()
+}
+
+#[test]
+fn bytes_count_under_the_path_that_was_opened() {
+    let opened = [enter("openat", OPEN), leave("openat", 3)];
+    assert_eq!(bytes(&of_one(opened.into_iter().chain(read()))), named(&[("/a", 10)]));
+    let failed = [enter("openat", OPEN), leave("openat", -2)];
+    assert_eq!(bytes(&of_one(failed.into_iter().chain(read()))), named(&[("(fd 3)", 10)]));
+}
+
+#[test]
+fn a_dump_names_what_came_before_it_and_overrules_no_event() {
+    let late = read().into_iter().chain([dump(3, "/late")]).chain(read());
+    assert_eq!(bytes(&of_one(late)), named(&[("/late", 20)]));
+    let opened = [enter("openat", OPEN), leave("openat", 3), dump(3, "/wrong")];
+    assert_eq!(bytes(&of_one(opened.into_iter().chain(read()))), named(&[("/a", 10)]));
+}
+
+#[test]
+fn a_closed_number_is_something_else_afterwards() {
+    let close = [enter("close", on(3, Effect::Close)), leave("close", 0)];
+    let all = [dump(3, "/first")].into_iter().chain(read()).chain(close).chain(read());
+    assert_eq!(bytes(&of_one(all)), named(&[("(fd 3)", 10), ("/first", 10)]));
+}
+
+#[test]
+fn exec_closes_what_is_marked_and_keeps_what_a_dup_made() {
+    let dup = [enter("dup", on(3, Effect::Duplicate { close_on_exec: false })), leave("dup", 4)];
+    let exec = [FactKind::Exec { comm: "new" }];
+    let copy = [enter("read", on(4, Effect::Nothing)), leave("read", 5)];
+    let all = [enter("openat", OPEN), leave("openat", 3)].into_iter();
+    let all = all.chain(dup).chain(exec).chain(read()).chain(copy);
+    assert_eq!(bytes(&of_one(all)), named(&[("(fd 3)", 10), ("/a", 5)]));
+}
+
+#[test]
+fn a_child_has_a_copy_of_the_table_also_of_what_was_never_seen() {
+    let fork = FactKind::Fork { child: Tid::new(20), child_pid: Pid::new(20), comm: "child" };
+    let birth = leave("clone", 0);
+    let [enter, exit] = read();
+    let all = [(1, fork), (20, birth), (20, enter), (20, exit), (1, dump(3, "/shared"))];
+    let summary = summary(&all);
+    assert_eq!(bytes(&summary), named(&[("/shared", 10)]));
+    assert_eq!(stitch::syscalls(&summary).loss.calls_without_begin, 0, "a birth is no call");
+}
+
+#[test]
+fn restarts_are_no_errors_and_a_return_without_entry_is_counted() {
+    let all = [
+        leave("read", 5),
+        enter("nanosleep", CallArgs::NONE),
+        leave("nanosleep", -516),
+        enter("read", on(3, Effect::Nothing)),
+        leave("read", -9),
+    ];
+    let answer = stitch::syscalls(&of_one(all));
+    let found: Vec<(&str, u64, u64)> = answer.processes[0]
+        .syscalls
+        .iter()
+        .map(|call| (&*call.name, call.calls, call.errors))
+        .collect();
+    assert_eq!(found, [("nanosleep", 1, 0), ("read", 1, 1)]);
+    assert_eq!(answer.loss.calls_without_begin, 1);
+}
+
+#[test]
+fn a_request_is_split_by_what_its_thread_did_and_who_had_the_cpu() {
+    let woken = FactKind::Wakeup { tid: Tid::new(1), comm: "next" };
+    let all = [
+        (1, begin("request")),
+        (1, begin("decode")),
+        (1, enter("futex", CallArgs::NONE)),
+        (1, switch(1, LeftAs::Interruptible, 10)),
+        (10, woken),
+        (10, switch(10, LeftAs::Preempted, 11)),
+        (11, switch(11, LeftAs::Preempted, 1)),
+        (1, leave("futex", 0)),
+        (1, end("decode")),
+        (1, end("request")),
+    ];
+    let answer: Phases = stitch::phases(&summary(&all));
+    let request = &answer.request_list[0];
+    assert_eq!((request.id, request.split.wall_ns), (Some(7), 90));
+    let decode = &answer.phases[0];
+    assert_eq!((&*decode.name, decode.split.wall_ns), ("decode", 70));
+    assert_eq!(decode.split.running_ns, 20 + 20);
+    assert_eq!(decode.split.blocked_ns.lock, 10);
+    assert_eq!(decode.split.waiting_ns, 20);
+    let had: Vec<(i32, u64)> = decode.waited_for.iter().map(|row| (row.tid, row.ns)).collect();
+    assert_eq!(had, [(10, 10), (11, 10)]);
+    assert_eq!((&*decode.syscalls[0].name, decode.syscalls[0].ns), ("futex", 50));
+    crate::witness::sums_hold(&answer);
+}
+
+#[test]
+fn phases_without_an_end_close_with_their_request() {
+    let all = [begin("request"), begin("decode"), begin("scale"), end("decode"), begin("send")];
+    let answer = stitch::phases(&of_one(all.into_iter().chain([end("request"), end("send")])));
+    let names: Vec<(&str, u64)> =
+        answer.phases.iter().map(|phase| (&*phase.name, phase.split.wall_ns)).collect();
+    assert_eq!(names, [("(between)", 20), ("decode", 10), ("decode/scale", 10), ("send", 10)]);
+    assert_eq!((answer.loss.abandoned_phases, answer.loss.unmatched_span_ends), (2, 1));
+    crate::witness::sums_hold(&answer);
+}
+
+#[test]
+fn a_request_that_another_one_cuts_off_is_partial() {
+    let all =
+        [end("request"), begin("request"), begin("request"), end("request"), begin("request")];
+    let answer = stitch::phases(&of_one(all));
+    assert_eq!((answer.requests.complete, answer.requests.partial), (1, 3));
+}
+
+#[test]
+fn phases_nested_deeper_than_the_limit_are_abandoned_from_the_outside_and_time_still_adds_up() {
+    let deep = (0..40).map(|_| begin("nested"));
+    let answer = stitch::phases(&of_one(
+        [begin("request")]
+            .into_iter()
+            .chain(deep)
+            .chain((0..40).map(|_| end("nested")))
+            .chain([end("request")]),
+    ));
+    assert_eq!(answer.requests.complete, 1);
+    assert_eq!(answer.loss.abandoned_phases, 24);
+    crate::witness::sums_hold(&answer);
+}

@@ -47,6 +47,7 @@ mod clock;
 mod error;
 mod event;
 pub mod format;
+mod fuzz;
 mod header;
 pub mod index;
 mod layout;
@@ -60,4 +61,6 @@ pub use class::{Base, ByteOrder, EnvValue, EventRecordClass, StreamClass, TraceC
 pub use clock::{ClockClass, Uuid};
 pub use error::{DecodeError, DecodeErrorKind, Error, MetadataPacketProblem, TextProblem};
 pub use event::EventRecord;
+#[doc(hidden)]
+pub use fuzz::{fuzz_metadata, fuzz_packets};
 pub use value::{Compound, EnumValue, Field, FieldHandle, Scope, Shape, Value, Visitor};

@@ -9,7 +9,7 @@ use std::fmt;
 use crate::bits;
 use crate::class::ByteOrder;
 use crate::error::DecodeErrorKind;
-use crate::layout::{Kind, Layout, Length, Node, Register};
+use crate::layout::{Integer, Kind, Layout, Length, Node, Register};
 use crate::value::{Context, EnumValue, Field, Shape, Value, Visitor};
 
 /// The most array elements of no size that one walk goes through. They take no bits, so nothing else bounds them.
@@ -92,6 +92,9 @@ impl<'a> Walk<'a> {
         self.visit(stack, start, !bare, visitor)?;
         while let Some(frame) = stack.last_mut() {
             let Some(node) = self.layout.node(frame.node) else { break };
+            if frame.shape == Shape::Structure {
+                self.leading_scalars(frame, node.next, visitor)?;
+            }
             if let Some(child) = self.next_child(frame, node)? {
                 self.visit(stack, child, true, visitor)?;
             } else {
@@ -101,6 +104,25 @@ impl<'a> Walk<'a> {
                     visitor.leave(Field { node, index }, shape);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Goes through the members of a structure up to its next compound.
+    fn leading_scalars(
+        &mut self,
+        frame: &mut Frame,
+        end: u32,
+        visitor: &mut impl Visitor<'a>,
+    ) -> Result<(), Fault> {
+        while frame.child < end {
+            let Some(node) = self.layout.node(frame.child) else { break };
+            if matches!(node.kind, Kind::Structure | Kind::Array(_) | Kind::Variant(_)) {
+                break;
+            }
+            self.pos = aligned(&self.context, self.pos, node.align, frame.child)?;
+            self.scalar(node, frame.child, visitor)?;
+            frame.child = node.next;
         }
         Ok(())
     }
@@ -157,29 +179,56 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    #[inline]
     fn scalar(
         &mut self,
         node: &'a Node,
         index: u32,
         visitor: &mut impl Visitor<'a>,
     ) -> Result<(), Fault> {
-        if let Kind::Integer(crate::layout::Integer { order, .. }) | Kind::Float { order, .. } =
-            &node.kind
-        {
-            if !self.pos.is_multiple_of(8) && self.order.is_some_and(|before| before != *order) {
-                return Err(self.fault(index, DecodeErrorKind::ByteOrderChange));
-            }
-            self.order = Some(*order);
+        if let Kind::Integer(int) = &node.kind {
+            return self.integer(node, int, index, visitor);
+        }
+        if let Kind::Float { order, .. } = &node.kind {
+            self.check_order(*order, index)?;
         }
         let (value, end) = scalar(&self.context, node, index, self.pos)?;
-        if let Kind::Integer(int) = &node.kind
-            && let Some(slot) =
-                int.save.and_then(|save| self.context.registers.get(usize::try_from(save).ok()?))
-        {
-            slot.set(raw_bits(value));
-        }
         self.pos = end;
         visitor.scalar(Field { node, index }, value);
+        Ok(())
+    }
+
+    /// Most fields are integers, so they have a way of their own.
+    #[inline]
+    fn integer(
+        &mut self,
+        node: &'a Node,
+        int: &'a Integer,
+        index: u32,
+        visitor: &mut impl Visitor<'a>,
+    ) -> Result<(), Fault> {
+        self.check_order(int.order, index)?;
+        let end = advanced(&self.context, self.pos, u64::from(int.bits), index)?;
+        let raw = bits::read_uint(self.context.data, self.pos, int.bits, int.order)
+            .ok_or_else(|| beyond(&self.context, self.pos, index, end))?;
+        let raw = if int.signed { bits::sign_extend(raw, int.bits).cast_unsigned() } else { raw };
+        if let Some(save) = int.save
+            && let Some(slot) =
+                usize::try_from(save).ok().and_then(|i| self.context.registers.get(i))
+        {
+            slot.set(raw);
+        }
+        self.pos = end;
+        visitor.scalar(Field { node, index }, integer_value(int, raw));
+        Ok(())
+    }
+
+    #[inline]
+    fn check_order(&mut self, order: ByteOrder, index: u32) -> Result<(), Fault> {
+        if !self.pos.is_multiple_of(8) && self.order.is_some_and(|before| before != order) {
+            return Err(self.fault(index, DecodeErrorKind::ByteOrderChange));
+        }
+        self.order = Some(order);
         Ok(())
     }
 
@@ -206,12 +255,13 @@ pub(crate) fn register(registers: &[Cell<u64>], register: Register) -> Option<u6
     registers.get(usize::try_from(register).ok()?).map(Cell::get)
 }
 
-const fn raw_bits(value: Value<'_>) -> u64 {
-    match value {
-        Value::Unsigned(number) => number,
-        Value::Signed(number) => number.cast_unsigned(),
-        Value::Enum(value) => value.raw,
-        _ => 0,
+/// The value of an integer field whose sign is extended already.
+#[inline]
+fn integer_value(int: &Integer, raw: u64) -> Value<'_> {
+    match &int.mappings {
+        Some(mappings) => Value::Enum(EnumValue { raw, signed: int.signed, mappings }),
+        None if int.signed => Value::Signed(raw.cast_signed()),
+        None => Value::Unsigned(raw),
     }
 }
 
@@ -249,6 +299,7 @@ pub(crate) const fn beyond(context: &Context<'_>, pos: u64, node: u32, end_bits:
 }
 
 /// The value of a scalar node at its aligned position, and where it ends.
+#[inline]
 pub(crate) fn scalar<'a>(
     context: &Context<'a>,
     node: &'a Node,
@@ -266,12 +317,7 @@ pub(crate) fn scalar<'a>(
             let (raw, end) = read(int.bits, int.order)?;
             let raw =
                 if int.signed { bits::sign_extend(raw, int.bits).cast_unsigned() } else { raw };
-            let value = match &int.mappings {
-                Some(mappings) => Value::Enum(EnumValue { raw, signed: int.signed, mappings }),
-                None if int.signed => Value::Signed(raw.cast_signed()),
-                None => Value::Unsigned(raw),
-            };
-            Ok((value, end))
+            Ok((integer_value(int, raw), end))
         }
         Kind::Float { bits, order } => {
             let (raw, end) = read(*bits, *order)?;

@@ -267,7 +267,7 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
 
     /// Which selector values choose which option: by the selector's labels, the first label first.
     fn option_ranges(
-        &self,
+        &mut self,
         selector: u32,
         scope: Option<usize>,
         at: usize,
@@ -283,6 +283,11 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         let Some(Kind::Integer(Integer { mappings: Some(mappings), .. })) = selector else {
             return Ok(Vec::new());
         };
+        // Each label costs as much as a field, lest a few variants over a long enumeration take unbounded time.
+        let limit = u64::try_from(MAX_NODES).unwrap_or(u64::MAX);
+        let left = self.shared.nodes_left.checked_sub(mappings.entries.len());
+        let too_many = (at, TextProblem::TooMany { what: "fields and labels of selectors", limit });
+        self.shared.nodes_left = left.ok_or(too_many)?;
         let (mut spelled, mut shown) = (HashMap::new(), HashMap::new());
         for (index, option) in (0_u32..).zip(options) {
             let name = &*option.name;

@@ -2,5 +2,6 @@
 
 mod conformance;
 mod real;
+mod robust;
 mod support;
 mod writer;

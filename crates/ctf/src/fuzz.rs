@@ -1,0 +1,79 @@
+//! One entry per decoder for arbitrary bytes: they end, without a panic, whatever the bytes are.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::class::TraceClass;
+use crate::packet::{EventReader, Outcome, Packets};
+use crate::value::Scope;
+
+/// Has every kind of field class, both byte orders and both ways to read an event header.
+const METADATA: &str = r#"/* CTF 1.8 */
+typealias integer { size = 8; } := u8;
+typealias integer { size = 32; byte_order = be; } := be32;
+typealias integer { size = 64; } := u64;
+trace { major = 1; minor = 8; byte_order = le; packet.header := struct { u8 stream_id; }; };
+clock { name = c; freq = 3; offset = 5; };
+stream {
+    id = 0;
+    packet.context := struct { u64 content_size; u64 packet_size; u64 timestamp_begin; };
+    event.header := struct { enum : integer { size = 5; } { small = 0 ... 30, big = 31 } id;
+        variant <id> { struct { integer { size = 27; map = clock.c.value; } timestamp; } small;
+                       struct { u8 id; integer { size = 64; map = clock.c.value; } timestamp; } big; } v; };
+};
+stream { id = 1; event.header := struct { u8 id; integer { size = 16; map = clock.c.value; } timestamp; }; };
+event { id = 0; stream_id = 0; name = "scalars"; fields := struct { be32 _a; integer { size = 3; signed = true; } _b;
+    floating_point { exp_dig = 11; mant_dig = 53; } _c; string _d; integer { size = 8; encoding = UTF8; } _e[5]; }; };
+event { id = 1; stream_id = 0; name = "compounds"; fields := struct {
+    u8 _n; struct { enum : u8 { a, b = 7 ... 9 } _t; variant <_t> { be32 a; string b; } _v; u8 _l; u8 _x[_l]; } _s[_n];
+    u64 _m; struct {} _nothing[_m]; integer { size = 8; encoding = UTF8; } _text[_m]; }; };
+event { id = 2; stream_id = 1; name = "odd"; fields := struct { integer { size = 7; byte_order = be; } _a; u8 _b[3]; }; };
+"#;
+
+/// Reads arbitrary bytes as metadata.
+pub fn fuzz_metadata(bytes: &[u8]) {
+    // The outcome is either a trace class or an error; that there is one is what is fuzzed.
+    drop(TraceClass::parse(bytes));
+}
+
+/// Reads arbitrary bytes as a data stream, all fields of it, by a fixed trace class.
+///
+/// # Panics
+/// When the fixed metadata cannot be parsed, which a test would find first.
+pub fn fuzz_packets(bytes: &[u8]) {
+    static TRACE: OnceLock<Arc<TraceClass>> = OnceLock::new();
+    let parse =
+        || Arc::new(TraceClass::parse(METADATA.as_bytes()).expect("the fixed metadata is right"));
+    let trace = TRACE.get_or_init(parse);
+    for packet in Packets::new(trace, bytes).map_while(Result::ok) {
+        let Ok(Outcome::Ready(mut events)) = EventReader::open(Arc::clone(trace), packet.bytes)
+        else {
+            return;
+        };
+        while let Ok(Some(event)) = events.next_event() {
+            for scope in [Scope::EventHeader, Scope::Payload] {
+                event.visit(scope, &mut ());
+            }
+            for name in event.class().field_names() {
+                std::hint::black_box(event.field(name));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_streams_of_the_fixed_metadata_are_read() {
+        fuzz_packets(&[1, 2, 9, 0, 0x55, 1, 2, 3]);
+        fuzz_packets(&[0; 64]);
+        fuzz_metadata(METADATA.as_bytes());
+        assert_eq!(
+            TraceClass::parse(METADATA.as_bytes())
+                .map(|trace| trace.event_record_classes().len())
+                .ok(),
+            Some(3)
+        );
+    }
+}

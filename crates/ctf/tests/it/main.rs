@@ -1,5 +1,7 @@
 //! Tests on recorded traces, a conformance suite and damaged bytes.
 
+#![expect(clippy::indexing_slicing, reason = "a test that reaches beyond its data should fail")]
+
 mod conformance;
 mod real;
 mod robust;

@@ -188,9 +188,12 @@ fn ctf_2_is_named_and_refused() {
     assert!(matches!(TraceClass::parse(b"hello"), Err(Error::NotMetadata { .. })));
 }
 
+/// Metadata, what it says, and the beginning of a stream.
+type RealInput = (Vec<u8>, Arc<TraceClass>, Vec<u8>);
+
 /// The metadata and the first packet's worth of bytes of a few real traces.
-fn real_inputs() -> &'static [(Vec<u8>, Arc<TraceClass>, Vec<u8>)] {
-    static INPUTS: OnceLock<Vec<(Vec<u8>, Arc<TraceClass>, Vec<u8>)>> = OnceLock::new();
+fn real_inputs() -> &'static [RealInput] {
+    static INPUTS: OnceLock<Vec<RealInput>> = OnceLock::new();
     INPUTS.get_or_init(|| {
         let names = ["kernel-big-endian", "ust-ros2", "kernel-picotrace"];
         let folders = names

@@ -2,6 +2,7 @@
 
 mod command;
 mod outcome;
+mod units;
 
 use std::process::ExitCode;
 
@@ -23,8 +24,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Trace this machine into a folder or to a relay
+    Capture(command::capture::Args),
+    /// Print the event records of recordings, merged in time
+    Read(command::read::Args),
+    /// Say where the time of requests went, or which system calls were made
+    Analyze(command::analyze::Args),
     /// Take recording sessions of LTTng over the network
     Relay(command::relay::Args),
+    /// Take recordings, stitch their chunks as they arrive, and show the answers on a web page
+    Up(command::up::Args),
     /// Print the completion script of a shell
     Completions(command::completions::Args),
 }
@@ -36,7 +45,11 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
+        Command::Capture(args) => command::capture::run(args),
+        Command::Read(args) => command::read::run(&args),
+        Command::Analyze(args) => command::analyze::run(&args),
         Command::Relay(args) => command::relay::run(&args),
+        Command::Up(args) => command::up::run(args),
         Command::Completions(args) => command::completions::run(&args),
     }
 }

@@ -1,4 +1,8 @@
 //! One module for each subcommand: its arguments (`Args`) and what it does (`run`).
 
+pub(crate) mod analyze;
+pub(crate) mod capture;
 pub(crate) mod completions;
+pub(crate) mod read;
 pub(crate) mod relay;
+pub(crate) mod up;

@@ -1,0 +1,163 @@
+//! `throughline up`: relay, stitching and web page in one process on one data folder.
+//!
+//! ```text
+//! DATA/traces/     what tracers sent, as the relay lays it out
+//! DATA/summaries/  one summary for each window that was analysed
+//! DATA/up.json     where this run listens
+//! ```
+
+mod addresses;
+mod analysis;
+mod sessions;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use relay::{Event, Relay};
+use server::Published;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, oneshot, watch};
+
+use crate::outcome::{Outcome, complain};
+use addresses::Addresses;
+use analysis::{Analyst, News};
+
+/// How long open replies of the page may take once the end was asked for.
+const PAGE_GRACE: Duration = Duration::from_secs(10);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Folder of everything that is kept; made when it is not there
+    #[arg(long, value_name = "DIR", default_value = "throughline-data", env = "THROUGHLINE_DATA")]
+    data: PathBuf,
+    /// Where tracers connect for control; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5342")]
+    control: SocketAddr,
+    /// Where tracers send event streams
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5343")]
+    stream: SocketAddr,
+    /// Where the web page is
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7070")]
+    http: SocketAddr,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?
+        .block_on(serve(args))
+}
+
+async fn serve(args: Args) -> anyhow::Result<Outcome> {
+    let mut stop = Stop::listen()?;
+    let (traces, summaries) = (args.data.join("traces"), args.data.join("summaries"));
+    for folder in [&traces, &summaries] {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    let relay = Relay::start(relay::Config {
+        control: args.control,
+        data: args.stream,
+        ..relay::Config::new(&traces)
+    })
+    .context("cannot start the relay")?;
+    let events = relay.subscribe();
+    let listener = TcpListener::bind(args.http)
+        .await
+        .with_context(|| format!("cannot listen on {} for the page", args.http))?;
+    let addresses = Addresses {
+        control: relay.control_addr(),
+        stream: relay.data_addr(),
+        http: listener.local_addr()?,
+    };
+
+    let published = Arc::new(Published::new());
+    let analyst = Analyst::start(
+        relay.root(),
+        &summaries,
+        relay.recovered(),
+        &addresses,
+        Arc::clone(&published),
+    )?;
+    let (page_stop, page_stopped) = oneshot::channel::<()>();
+    let page = tokio::spawn(server::serve(listener, published, async {
+        drop(page_stopped.await);
+    }));
+    let (relay_ended, until_relay_ended) = watch::channel(false);
+    let news = analyst.news();
+    let courier = tokio::spawn(carry(events, news, until_relay_ended));
+
+    addresses.write(&args.data)?;
+    complain(&format!("tracers: {}", addresses.relay_url()));
+    complain(&format!("page: http://{}/", addresses.http));
+
+    stop.wait().await;
+    complain("ending: sealing what is open (a second signal ends at once)");
+    tokio::select! {
+        () = relay.shutdown() => {}
+        () = stop.wait() => return Ok(Outcome::No),
+    }
+    relay_ended.send_replace(true);
+    courier.await.context("the relay's events")?;
+    drop(page_stop);
+    let page = tokio::time::timeout(PAGE_GRACE, page).await;
+    tokio::task::spawn_blocking(|| analyst.finish()).await.context("the analysis")??;
+    match page {
+        Ok(ended) => ended.context("the page")?.context("the page")?,
+        Err(_elapsed) => complain("the page's last replies were cut off"),
+    }
+    Ok(Outcome::Done)
+}
+
+/// Carries the relay's events to the analysis, which works on a thread of its own. A full channel makes this wait and
+/// the relay's bounded backlog grow; when that overflows, the analysis looks at the folders again.
+async fn carry(
+    mut events: broadcast::Receiver<Event>,
+    news: tokio::sync::mpsc::Sender<News>,
+    mut until_relay_ended: watch::Receiver<bool>,
+) {
+    loop {
+        let event = tokio::select! {
+            biased;
+            event = events.recv() => event,
+            _ = until_relay_ended.wait_for(|ended| *ended) => return,
+        };
+        let item = match event {
+            Ok(event) => News::Event(event),
+            Err(RecvError::Lagged(_)) => News::LookAgain,
+            Err(RecvError::Closed) => return,
+        };
+        if news.send(item).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The signals that ask for the end.
+struct Stop {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    fn listen() -> anyhow::Result<Self> {
+        let on = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self {
+            interrupt: on(SignalKind::interrupt())?,
+            terminate: on(SignalKind::terminate())?,
+        })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

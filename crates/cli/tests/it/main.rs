@@ -1,0 +1,13 @@
+//! The command from outside, with real peers.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking; helpers stand outside of test functions"
+)]
+
+mod main_job;
+mod process;
+mod read;
+mod thumbnailer;
+mod up;

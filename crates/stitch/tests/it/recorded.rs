@@ -1,8 +1,9 @@
 //! Real recordings: the law on them, and their figures against counts of the events themselves.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use model::{TimeRange, Timestamp};
 use proptest::prelude::*;
@@ -128,4 +129,42 @@ fn requests_over_rotation_chunks_and_a_kernel_trace_add_up_for_every_cut() {
     }
     let running: u64 = answer.phases.iter().map(|phase| phase.split.running_ns).sum();
     assert!(running > 0 && running < answer.requests.wall_ns);
+}
+
+/// The kernel's trace as if its tracer had read the same clock as LTTng did: another distance from the epoch, one UUID.
+fn with_one_clock(pair: &Path, into: &Path) {
+    let kernel = into.join("kernel");
+    fs::create_dir(&kernel).unwrap();
+    for name in ["perf_stream_0", "perf_stream_1"] {
+        fs::copy(pair.join("kernel-perf").join(name), kernel.join(name)).unwrap();
+    }
+    let metadata = fs::read_to_string(pair.join("kernel-perf/metadata")).unwrap();
+    let own = "d5372609-d4ca-4283-a2b8-1ec22beaca16";
+    assert!(metadata.contains(own));
+    let metadata = metadata.replace(own, "ac5682e0-7745-44ce-86d7-bfe4f143ace1");
+    fs::write(kernel.join("metadata"), metadata).unwrap();
+}
+
+#[test]
+fn traces_of_one_clock_are_read_by_one_distance_from_the_epoch() {
+    let Some(pair) = recorded("pair-ust-chunks-and-kernel") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    with_one_clock(&pair, folder.path());
+    let paths = [pair.join("ust"), folder.path().join("kernel")];
+    let (chunks, whole) = (with(Windows::Chunks, &paths), with(Windows::Whole, &paths));
+    assert_eq!((chunks.events, whole.events), (164_035, 164_035));
+    let (expected, found) = (answers(&whole.summary), answers(&chunks.summary));
+    same(&expected.0, &found.0);
+    same(&expected.1, &found.1);
+    let apart = stitch::phases(&with(Windows::Whole, &[pair]).summary);
+    let together = stitch::phases(&whole.summary);
+    crate::witness::sums_hold(&together);
+    // LTTng's distance is 2,714 ns larger than perf's, so its requests move by that.
+    let begins = |answer: &stitch::answer::Phases| {
+        let mut begins: Vec<i64> = answer.request_list.iter().map(|r| r.begin_ns).collect();
+        begins.sort_unstable();
+        begins
+    };
+    let moved: Vec<i64> = begins(&apart).into_iter().map(|begin| begin - 2_714).collect();
+    assert_eq!(begins(&together), moved);
 }

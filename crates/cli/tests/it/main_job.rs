@@ -50,8 +50,7 @@ fn the_time_of_a_real_servers_requests_is_told_to_the_nanosecond() {
         up.get("/api/v1/phases").trim_end(),
         "what `up` merged as chunks arrived"
     );
-    let whole =
-        analyze(&["analyze", "phases", "--format", "json", "--windows", "whole"], &up.traces());
+    let whole = analyze(&["analyze", "phases", "--format", "json", "--whole"], &up.traces());
     assert_eq!(phases, whole, "chunks merged, and one chunk that holds all");
 
     let phases: Value = serde_json::from_str(&phases).unwrap();
@@ -146,7 +145,7 @@ fn start_capture(up: &Up, log: &Path) -> Running {
     command.args(["capture", "kernel", "--rotate", "1s", "--to", &up.relay_url()]);
     command.args(["--exclude-pid", &up.process.child.id().to_string()]);
     let mut capture = Running::start(&mut command, "throughline capture kernel", log);
-    capture.wait_until_said("recording");
+    capture.wait_until_said("capturing the kernel");
     capture
 }
 
@@ -304,20 +303,24 @@ fn page_shows(up: &Up, answer: &Value) {
         .unwrap();
     let page = String::from_utf8(output.stdout).unwrap();
     for name in ["open", "seek", "decode", "encode", "send"] {
-        let row = page
-            .split("<tr")
-            .find(|row| row.contains(&format!("data-phase=\"{name}\"")))
-            .expect(name);
+        let row = element(&page, "tr", &format!("data-phase=\"{name}\""));
         for key in ["wall_ns", "running_ns", "waiting_ns"] {
-            let cell = row
-                .split("<td")
-                .find(|cell| cell.contains(&format!("data-key=\"{key}\"")))
-                .expect(key);
+            let cell = element(row, "td", &format!("data-key=\"{key}\""));
             let shown =
                 cell.split("data-ns=\"").nth(1).and_then(|rest| rest.split('"').next()).expect(key);
             assert_eq!(shown, number(phase(answer, name), key).to_string(), "{name} {key}");
         }
     }
+}
+
+/// The first element of a kind with an attribute: its attributes and what follows up to the next of its kind.
+fn element<'p>(page: &'p str, kind: &str, attribute: &str) -> &'p str {
+    let opening = format!("<{kind} ");
+    let found = page
+        .split(opening.as_str())
+        .skip(1)
+        .find(|part| part.split('>').next().unwrap().contains(attribute));
+    found.unwrap_or_else(|| panic!("no <{kind} {attribute}> in {page}"))
 }
 
 fn phase<'a>(answer: &'a Value, name: &str) -> &'a Value {

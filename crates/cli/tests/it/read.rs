@@ -6,15 +6,16 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use ctf::writer::{
-    Appended, ClockClass, EnvValue, EventClass, Field, FieldClass, IntClass, PacketBuilder, StreamClass, StreamId,
-    TraceClass, metadata,
+    Appended, ClockClass, EnvValue, EventClass, Field, FieldClass, IntClass, PacketBuilder,
+    StreamClass, StreamId, TraceClass, metadata,
 };
 use tempfile::TempDir;
 
 use crate::process::{THROUGHLINE, is_installed};
 
 fn read(args: &[&str], paths: &[&Path]) -> Output {
-    let output = Command::new(THROUGHLINE).arg("read").args(args).args(paths).env("TZ", "UTC").output();
+    let output =
+        Command::new(THROUGHLINE).arg("read").args(args).args(paths).env("TZ", "UTC").output();
     output.expect("the command starts")
 }
 
@@ -37,11 +38,19 @@ fn trace() -> TempDir {
     let clock = ClockClass::nanoseconds("monotonic", [8; 16], 0);
     let env = vec![("hostname".to_owned(), EnvValue::Text("vm".to_owned()))];
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("metadata"), metadata(&TraceClass { uuid, clock, env }, &class)).unwrap();
+    fs::write(folder.path().join("metadata"), metadata(&TraceClass { uuid, clock, env }, &class))
+        .unwrap();
 
-    let mut builder = PacketBuilder::new(&class, StreamId { trace: uuid, instance: 0, cpu: 3 }, 4096, 1_500_000_000);
+    let mut builder = PacketBuilder::new(
+        &class,
+        StreamId { trace: uuid, instance: 0, cpu: 3 },
+        4096,
+        1_500_000_000,
+    );
     let mut bytes = Vec::new();
-    for (times, discarded) in [([1_500_000_000, 2_500_000_000].as_slice(), 0), (&[3_500_000_000], 2)] {
+    for (times, discarded) in
+        [([1_500_000_000, 2_500_000_000].as_slice(), 0), (&[3_500_000_000], 2)]
+    {
         for time in times {
             let appended = builder.append(0, *time, |record| {
                 record.unsigned(u64::MAX)?;
@@ -76,7 +85,8 @@ fn text_is_the_default_and_losses_go_to_standard_error() {
 #[test]
 fn json_lines_keep_64_bits() {
     let trace = trace();
-    let output = read(&["--format", "json", "--begin", "2", "--end", "3500000000ns"], &[trace.path()]);
+    let output =
+        read(&["--format", "json", "--begin", "2", "--end", "3500000000ns"], &[trace.path()]);
     let line: serde_json::Value = serde_json::from_str(stdout(&output)).expect("one JSON line");
     let expected = serde_json::json!({
         "timestamp_ns": 2_500_000_000_i64,
@@ -151,7 +161,9 @@ fn a_wrong_magic_and_a_cut_packet_cost_what_they_hit() {
     let output = read(&["--count"], &[damaged.path()]);
     assert_eq!(stdout(&output), "2\n");
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("unreadable: ") && stderr(&output).contains("packet at byte "));
+    assert!(
+        stderr(&output).contains("unreadable: ") && stderr(&output).contains("packet at byte ")
+    );
 
     let mut bytes = good.clone();
     bytes[0] ^= 1;
@@ -171,7 +183,8 @@ fn ten_gigabytes_announced_take_no_memory() {
     }
     fs::write(&path, bytes).unwrap();
     // 1 GiB of address space: taking 10 would fail.
-    let limited = format!("ulimit -v 1048576; exec {THROUGHLINE} read --count {}", trace.path().display());
+    let limited =
+        format!("ulimit -v 1048576; exec {THROUGHLINE} read --count {}", trace.path().display());
     let output = Command::new("sh").arg("-c").arg(limited).output().unwrap();
     one_line(&output, 1, &["packet at byte 0"]);
 }
@@ -185,7 +198,10 @@ fn real(name: &str) -> Vec<(std::path::PathBuf, u64)> {
     let text = fs::read(folder.join("expected.json")).unwrap();
     let expected: serde_json::Value = serde_json::from_slice(&text).unwrap();
     let parts = expected["parts"].as_object().expect("parts");
-    parts.iter().map(|(part, p)| (folder.join(part), p["events"].as_u64().expect("a count"))).collect()
+    parts
+        .iter()
+        .map(|(part, p)| (folder.join(part), p["events"].as_u64().expect("a count")))
+        .collect()
 }
 
 #[test]

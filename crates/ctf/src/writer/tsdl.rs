@@ -51,10 +51,11 @@ fn write_env(text: &mut String, env: &[(String, EnvValue)]) -> fmt::Result {
     Ok(())
 }
 
+/// The clock counts from the Unix epoch: without `absolute` babeltrace2 merges it only with traces of other tracers than LTTng.
 fn write_clock(text: &mut String, clock: &ClockClass) -> fmt::Result {
     writeln!(
         text,
-        "clock {{\n\tname = \"{}\";\n\tuuid = \"{}\";\n\tdescription = {};\n\tfreq = {};\n\toffset = {};\n}};\n",
+        "clock {{\n\tname = \"{}\";\n\tuuid = \"{}\";\n\tdescription = {};\n\tfreq = {};\n\toffset = {};\n\tabsolute = true;\n}};\n",
         clock.name,
         Uuid(clock.uuid),
         Quoted(&clock.description),

@@ -12,7 +12,10 @@ use crate::outcome::Outcome;
 
 const EXAMPLES: &str = "\
 Examples:
-  throughline --help";
+  throughline up                                    take recordings, stitch them, show a page
+  throughline capture kernel --to net://127.0.0.1   add the kernel's half
+  throughline analyze phases throughline-data/traces
+  throughline read throughline-data/traces";
 
 /// Says what the machines really did: traces, reads, stitches and shows.
 #[derive(Parser)]

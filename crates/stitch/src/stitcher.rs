@@ -14,7 +14,7 @@ use tracedir::{ChunkName, ClassCache};
 
 use crate::Error;
 use crate::adapter::SpanRules;
-use crate::local::{Source, Times, holes, times_of};
+use crate::local::{Origins, Source, Times, holes, times_of};
 use crate::summary::{Cover, Summary};
 
 /// File name ending of summaries.
@@ -27,6 +27,7 @@ pub struct Stitcher {
     rules: SpanRules,
     sessions: BTreeMap<PathBuf, Session>,
     cache: ClassCache,
+    origins: Origins,
     merged: Summary,
 }
 
@@ -90,6 +91,7 @@ impl Stitcher {
             rules,
             sessions: BTreeMap::new(),
             cache: ClassCache::default(),
+            origins: Origins::new(),
             merged,
         };
         Ok((stitcher, unusable))
@@ -113,7 +115,7 @@ impl Stitcher {
             None if chunk == session => 0,
             None => return Err(Error::NotAChunk { path: chunk.to_owned() }),
         };
-        let times = times_of(chunk, &mut self.cache)?;
+        let times = times_of(chunk, &mut self.cache, &mut self.origins)?;
         let session = self.sessions.entry(session.to_owned()).or_default();
         session.chunks.insert(id, Chunk { path: chunk.to_owned(), times });
         Ok(())
@@ -144,7 +146,7 @@ impl Stitcher {
         if begin.is_some_and(|begin| end <= begin) || chunks.is_empty() {
             return Ok(advance);
         }
-        let mut source = Source::open(&chunks, &self.rules, &mut self.cache)?;
+        let mut source = Source::open(&chunks, &self.rules, &mut self.cache, &mut self.origins)?;
         let begin = begin.unwrap_or_else(|| source.begin());
         // Chunks tell their ends by their own clock, the source by the common one.
         let all_closed = self.sessions.values().all(|session| session.is_closed);

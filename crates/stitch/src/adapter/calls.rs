@@ -34,6 +34,7 @@ pub(super) struct CallClass {
     id: Option<FieldHandle>,
     fd: Option<FieldHandle>,
     path: Option<FieldHandle>,
+    folder_fd: Option<FieldHandle>,
     flags: Option<FieldHandle>,
     cmd: Option<FieldHandle>,
     arg: Option<FieldHandle>,
@@ -58,6 +59,7 @@ impl CallClass {
             id: field(&["id"]).filter(|_| name == "unknown"),
             fd: field(&["fd", "fildes", "oldfd", "epfd", "in_fd", "fd_in", "fdin", "out_fd"]),
             path: field(&["filename", "pathname", "oldname", "path"]),
+            folder_fd: field(&["dfd"]),
             flags,
             cmd: field(&["cmd"]),
             arg: field(&["arg"]),
@@ -92,11 +94,17 @@ impl CallClass {
         let Some(name) = self.name(record) else { return };
         let path = self.path.and_then(|handle| text(record, handle));
         let address = self.address(record);
-        let args = CallArgs {
-            fd: self.fd.and_then(|handle| number(record, handle)).map(Fd::new),
-            path: path.as_deref(),
-            effect: self.effect(name, record, address.as_deref()),
-        };
+        let effect = self.effect(name, record, address.as_deref());
+        let mut fd = self.fd.and_then(|handle| number(record, handle)).map(Fd::new);
+        let mut path = path.as_deref();
+        // With AT_EMPTY_PATH a call works on the descriptor itself: fstat comes as newfstatat(fd, "").
+        if path == Some("") && effect == Effect::Nothing {
+            let folder_fd = self.folder_fd.and_then(|handle| number(record, handle));
+            if let Some(itself) = folder_fd.filter(|number| *number >= 0) {
+                (fd, path) = (Some(Fd::new(itself)), None);
+            }
+        }
+        let args = CallArgs { fd, path, effect };
         give(&context.fact(FactKind::CallEntry { name, args }));
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use model::Timestamp;
 use tracedir::{ARCHIVES, ChunkName, ClassCache, Recording, UnsealedChunk, session_chunks};
 
-use super::source::Shifts;
+use super::source::{Origins, Shifts, learn_origins};
 use crate::Error;
 
 /// A recording session and its chunks, as far as they were given.
@@ -111,18 +111,23 @@ fn shifted_times(
     let below = shifts.range(chunk.to_owned()..).take_while(|(path, _)| path.starts_with(chunk));
     let shift_ns = below.map(|(_, shift_ns)| *shift_ns).min().unwrap_or(0);
     let shifted = |at: Timestamp| Timestamp::from_nanos(at.nanos().saturating_add(shift_ns));
-    let times = times_of(chunk, cache)?;
+    let times = times_of(chunk, cache, &mut Origins::new())?;
     Ok(times.map(|times| Times { begin: shifted(times.begin), end: shifted(times.end) }))
 }
 
-/// The time a chunk covers; `None` when it holds no packet.
-pub(crate) fn times_of(chunk: &Path, cache: &mut ClassCache) -> Result<Option<Times>, Error> {
+/// The time a chunk covers by its own clock, which is added to the known ones; `None` when it holds no packet.
+pub(crate) fn times_of(
+    chunk: &Path,
+    cache: &mut ClassCache,
+    origins: &mut Origins,
+) -> Result<Option<Times>, Error> {
     let recording = match Recording::open_with(&[chunk], cache) {
         Err(tracedir::Error::NoTrace { .. } | tracedir::Error::MetadataEmpty { .. }) => {
             return Ok(None);
         }
         other => other?,
     };
+    learn_origins(recording.traces(), origins);
     let covers = recording.covers();
     let begin = covers.iter().filter_map(|cover| cover.begin).min();
     let end = covers.iter().filter_map(|cover| cover.end).max();

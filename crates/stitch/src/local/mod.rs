@@ -24,7 +24,7 @@ use crate::Error;
 use crate::adapter::SpanRules;
 use crate::summary::{Cover, Summary};
 pub(crate) use chunks::{Times, holes, times_of};
-pub(crate) use source::Source;
+pub(crate) use source::{Origins, Source};
 
 /// How recordings are cut into windows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -73,7 +73,7 @@ pub struct Analysis {
 /// [`Error::Recording`] when nothing can be read, [`Error::SeveralHosts`], [`Error::NoTime`] when no event has a time.
 pub fn analyse<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Analysis, Error> {
     let mut cache = ClassCache::default();
-    let mut source = Source::open(paths, &options.rules, &mut cache)?;
+    let mut source = Source::open(paths, &options.rules, &mut cache, &mut Origins::new())?;
     let sessions = chunks::sessions(source.folders())?;
     let mut gaps = chunks::gaps(&sessions, source.shifts(), &mut cache)?;
     gaps.extend(holes(source.covers()));

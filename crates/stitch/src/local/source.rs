@@ -19,6 +19,20 @@ use crate::summary::Cover;
 /// How far traces lie behind the common clock, by folder.
 pub(super) type Shifts = BTreeMap<PathBuf, i64>;
 
+/// The smallest distance from the epoch of each clock, by the clock's UUID, in nanoseconds.
+///
+/// Whoever reads the traces of a host bit by bit keeps it between the bits: what was read first and what comes later
+/// must be told by the same clock. Bound: one entry for each boot of the host that was recorded.
+pub(crate) type Origins = BTreeMap<Uuid, i64>;
+
+/// Adds the clocks of these traces.
+pub(super) fn learn_origins(traces: &[LogicalTrace], origins: &mut Origins) {
+    for (uuid, own) in traces.iter().filter_map(|trace| clock(trace.class())) {
+        let least = origins.entry(uuid).or_insert(own);
+        *least = own.min(*least);
+    }
+}
+
 /// Traces that are read together.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -46,13 +60,15 @@ impl Source {
         paths: &[P],
         rules: &SpanRules,
         cache: &mut ClassCache,
+        origins: &mut Origins,
     ) -> Result<Self, Error> {
         let all = Recording::open_with(paths, cache)?;
+        learn_origins(all.traces(), origins);
         let host = host(all.traces())?;
         let mut by_shift: BTreeMap<i64, Folders> = BTreeMap::new();
         let mut shifts = Shifts::new();
         for trace in all.traces() {
-            let shift_ns = shift(trace.class(), all.traces());
+            let shift_ns = shift(trace.class(), origins);
             by_shift.entry(shift_ns).or_default().extend_from_slice(trace.folders());
             shifts.extend(trace.folders().iter().map(|folder| (folder.clone(), shift_ns)));
         }
@@ -233,14 +249,14 @@ fn host(traces: &[LogicalTrace]) -> Result<String, Error> {
     Ok(hosts.pop().unwrap_or_default())
 }
 
-/// How far the clock of a trace lies behind that of the traces which share its clock's UUID: zero or negative.
-fn shift(class: &TraceClass, all: &[LogicalTrace]) -> i64 {
-    let clock = |class: &TraceClass| -> Option<(Uuid, i64)> {
-        let clock = class.clock_classes().first()?;
-        Some((clock.uuid?, clock.to_ns(0).ok()?))
-    };
+/// The UUID of a trace's clock and its distance from the epoch.
+fn clock(class: &TraceClass) -> Option<(Uuid, i64)> {
+    let clock = class.clock_classes().first()?;
+    Some((clock.uuid?, clock.to_ns(0).ok()?))
+}
+
+/// How far the clock of a trace lies behind the smallest of its UUID: zero or negative.
+fn shift(class: &TraceClass, origins: &Origins) -> i64 {
     let Some((uuid, own)) = clock(class) else { return 0 };
-    let same = all.iter().filter_map(|trace| clock(trace.class())).filter(|(id, _)| *id == uuid);
-    let least = same.map(|(_, origin)| origin).min().unwrap_or(own);
-    least.saturating_sub(own)
+    origins.get(&uuid).map_or(0, |least| least.saturating_sub(own))
 }

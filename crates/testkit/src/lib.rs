@@ -10,4 +10,4 @@
 pub mod lttng;
 mod traces;
 
-pub use traces::{packed_trace, shared_dir, skip, unpacked_trace};
+pub use traces::{CTF_1_8_TRACES, packed_trace, shared_dir, skip, unpacked_trace};

@@ -7,6 +7,25 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// Every recorded CTF 1.8 trace of the shared folder.
+pub const CTF_1_8_TRACES: [&str; 15] = [
+    "kernel-basic-lttng210",
+    "kernel-big-endian",
+    "kernel-many-threads",
+    "kernel-perf",
+    "kernel-perf-ctf-old",
+    "kernel-picotrace",
+    "kernel-uneven-1cpu",
+    "otf2-mpi",
+    "pair-ust-chunks-and-kernel",
+    "ust-60-processes",
+    "ust-cyg-profile",
+    "ust-libc-memory",
+    "ust-lost-events",
+    "ust-ros2",
+    "ust-statedump",
+];
+
 /// The folder of shared test data: `$THROUGHLINE_SHARED`, else `../shared` beside the repository.
 ///
 /// `None` when there is no such folder; the caller then skips with [`skip`].

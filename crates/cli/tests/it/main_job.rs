@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use tempfile::TempDir;
 use testkit::lttng::SessionDaemon;
 
 use crate::process::{Running, THROUGHLINE, is_installed, wait_for};
@@ -24,14 +25,8 @@ fn the_time_of_a_real_servers_requests_is_told_to_the_nanosecond() {
     if let Err(reason) = capture::kernel::preflight() {
         return testkit::skip(&reason.to_string());
     }
-    let folder = tempfile::tempdir().unwrap();
+    let Scene { folder, video, mut up, daemon } = Scene::start();
     let at = |name: &str| folder.path().join(name);
-    let video = at("video.mp4");
-    thumbnailer::make_video(&video);
-
-    let mut up = Up::start(&at("data"), &at("up.log"));
-    let daemon = SessionDaemon::start().unwrap();
-    thumbnailer::start_recording(&daemon, "thumbs", &up.relay_url());
     let mut witness = Witness::start(&at("witness.json"), &at("witness.log"));
     let mut capture = start_capture(&up, &at("capture.log"));
     let (mut server, port) =
@@ -70,14 +65,8 @@ fn without_the_kernel_half_requests_are_still_told_and_their_time_is_unknown() {
         Ok(programs) => programs,
         Err(reason) => return testkit::skip(&reason),
     };
-    let folder = tempfile::tempdir().unwrap();
+    let Scene { folder, video, up, daemon } = Scene::start();
     let at = |name: &str| folder.path().join(name);
-    let video = at("video.mp4");
-    thumbnailer::make_video(&video);
-
-    let up = Up::start(&at("data"), &at("up.log"));
-    let daemon = SessionDaemon::start().unwrap();
-    thumbnailer::start_recording(&daemon, "thumbs", &up.relay_url());
     let (mut server, port) =
         thumbnailer::start_server(&daemon, programs, &video, &at("server.log"));
     thumbnailer::load(programs, &port, 10);
@@ -99,14 +88,8 @@ fn a_killed_relay_leaves_sealed_chunks_readable_and_starts_again_on_the_same_fol
         Ok(programs) => programs,
         Err(reason) => return testkit::skip(&reason),
     };
-    let folder = tempfile::tempdir().unwrap();
+    let Scene { folder, video, mut up, daemon } = Scene::start();
     let at = |name: &str| folder.path().join(name);
-    let video = at("video.mp4");
-    thumbnailer::make_video(&video);
-
-    let mut up = Up::start(&at("data"), &at("up.log"));
-    let daemon = SessionDaemon::start().unwrap();
-    thumbnailer::start_recording(&daemon, "thumbs", &up.relay_url());
     let (_server, port) = thumbnailer::start_server(&daemon, programs, &video, &at("server.log"));
     thumbnailer::load(programs, &port, 10);
     wait_for("two sealed chunks with requests in them", || {
@@ -131,6 +114,27 @@ fn a_killed_relay_leaves_sealed_chunks_readable_and_starts_again_on_the_same_fol
     assert_eq!(missing.len(), 1, "{status}");
     assert!(again.process.said().contains("interrupted"), "{}", again.process.said());
     assert!(again.json("/api/v1/phases")["requests"]["complete"].as_u64().unwrap() >= before);
+}
+
+/// A running `up` that a private session daemon records into.
+struct Scene {
+    folder: TempDir,
+    video: PathBuf,
+    up: Up,
+    daemon: SessionDaemon,
+}
+
+impl Scene {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let video = at("video.mp4");
+        thumbnailer::make_video(&video);
+        let up = Up::start(&at("data"), &at("up.log"));
+        let daemon = SessionDaemon::start().unwrap();
+        thumbnailer::start_recording(&daemon, "thumbs", &up.relay_url());
+        Self { folder, video, up, daemon }
+    }
 }
 
 /// The built example when all programs are installed, else what is missing.

@@ -8,24 +8,6 @@ use serde_json::Value as Json;
 
 use crate::support::{Tally, read_stream, read_trace, stream_files, trace_folders};
 
-const TRACES: [&str; 15] = [
-    "kernel-basic-lttng210",
-    "kernel-big-endian",
-    "kernel-many-threads",
-    "kernel-perf",
-    "kernel-perf-ctf-old",
-    "kernel-picotrace",
-    "kernel-uneven-1cpu",
-    "otf2-mpi",
-    "pair-ust-chunks-and-kernel",
-    "ust-60-processes",
-    "ust-cyg-profile",
-    "ust-libc-memory",
-    "ust-lost-events",
-    "ust-ros2",
-    "ust-statedump",
-];
-
 /// What one part of a trace holds.
 #[derive(Debug, Default)]
 struct Part {
@@ -100,7 +82,7 @@ fn check(name: &str) {
 
 #[test]
 fn every_event_record_and_field_of_real_traces_is_decoded() {
-    for name in TRACES {
+    for name in testkit::CTF_1_8_TRACES {
         check(name);
     }
 }

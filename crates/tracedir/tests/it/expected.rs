@@ -5,25 +5,6 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// Every CTF 1.8 trace of the shared folder.
-pub(crate) const TRACES: &[&str] = &[
-    "kernel-basic-lttng210",
-    "kernel-big-endian",
-    "kernel-many-threads",
-    "kernel-perf",
-    "kernel-perf-ctf-old",
-    "kernel-picotrace",
-    "kernel-uneven-1cpu",
-    "otf2-mpi",
-    "pair-ust-chunks-and-kernel",
-    "ust-60-processes",
-    "ust-cyg-profile",
-    "ust-libc-memory",
-    "ust-lost-events",
-    "ust-ros2",
-    "ust-statedump",
-];
-
 #[derive(Deserialize)]
 struct File {
     parts: BTreeMap<String, Part>,

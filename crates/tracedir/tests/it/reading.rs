@@ -8,7 +8,7 @@ use model::{TimeRange, Timestamp};
 use sha2::{Digest, Sha256};
 use tracedir::{Item, LossKind, PacketEnds, Recording};
 
-use crate::expected::{TRACES, parts};
+use crate::expected::parts;
 
 fn open(path: &Path) -> Recording {
     let recording =
@@ -18,7 +18,7 @@ fn open(path: &Path) -> Recording {
 }
 
 fn for_each_part(mut check: impl FnMut(&Path, &crate::expected::Part)) {
-    for name in TRACES {
+    for name in testkit::CTF_1_8_TRACES {
         for (path, expected) in parts(name) {
             check(&path, &expected);
         }

@@ -56,6 +56,12 @@ fn read_odd(data: &[u8], pos: u64, bits: u8, order: ByteOrder) -> Option<u64> {
     u64::try_from(gathered & u128::from(mask)).ok()
 }
 
+/// The `bits` low bits of `value` in the opposite order.
+#[inline]
+pub(crate) const fn reverse(value: u64, bits: u8) -> u64 {
+    value.reverse_bits() >> (64 - bits as u32)
+}
+
 /// Extends the sign of a `bits`-bit two's complement number.
 #[inline]
 pub(crate) fn sign_extend(value: u64, bits: u8) -> i64 {

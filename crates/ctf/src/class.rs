@@ -61,9 +61,31 @@ impl EnvValue {
     }
 }
 
+/// The names of a class that hold beyond its trace (CTF 2); all absent in CTF 1.8.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Identity {
+    /// Whose name it is.
+    pub namespace: Option<String>,
+    /// The name; of event record classes see [`EventRecordClass::name`].
+    pub name: Option<String>,
+    /// What tells it from others of the same name.
+    pub uid: Option<String>,
+}
+
+/// The version of the metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CtfVersion {
+    /// CTF 1.8: TSDL text.
+    V1_8,
+    /// CTF 2: a JSON text sequence.
+    V2,
+}
+
 /// Everything that the metadata of one trace declares, ready for decoding its packets.
 #[derive(Debug)]
 pub struct TraceClass {
+    pub(crate) version: CtfVersion,
+    pub(crate) identity: Identity,
     pub(crate) uuid: Option<Uuid>,
     pub(crate) byte_order: ByteOrder,
     pub(crate) environment: Vec<(String, EnvValue)>,
@@ -83,6 +105,18 @@ impl TraceClass {
     /// [`Error::NotMetadata`], or [`Error::Ctf2`].
     pub fn parse(metadata: &[u8]) -> Result<Self, Error> {
         metadata::parse(metadata)
+    }
+
+    /// The version of its metadata.
+    #[must_use]
+    pub const fn version(&self) -> CtfVersion {
+        self.version
+    }
+
+    /// Its names beyond the trace.
+    #[must_use]
+    pub const fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// The UUID that the metadata declares; packets that carry one must carry this.
@@ -144,6 +178,7 @@ impl TraceClass {
 #[derive(Debug)]
 pub struct StreamClass {
     pub(crate) id: u64,
+    pub(crate) identity: Identity,
     /// Position in the trace class's list.
     pub(crate) index: u32,
     /// Position of its clock in the trace class's list.
@@ -162,6 +197,12 @@ impl StreamClass {
     #[must_use]
     pub const fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Its names beyond the trace.
+    #[must_use]
+    pub const fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// A handle to a field of the context that all its event records carry, such as `vtid` or `procname`.
@@ -185,6 +226,7 @@ pub struct EventRecordClass {
     pub(crate) id: u64,
     pub(crate) index: u32,
     pub(crate) name: String,
+    pub(crate) identity: Identity,
     pub(crate) stream_class_id: u64,
     pub(crate) log_level: Option<i64>,
     pub(crate) emf_uri: Option<String>,
@@ -205,10 +247,16 @@ impl EventRecordClass {
         self.index
     }
 
-    /// The name.
+    /// The name; empty when it has none, which CTF 2 allows.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its names beyond the trace.
+    #[must_use]
+    pub const fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// The id of its data stream class.

@@ -45,6 +45,25 @@ impl fmt::Debug for Uuid {
     }
 }
 
+/// Where a clock's zero lies, before its offset is added.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ClockOrigin {
+    /// Nobody says.
+    #[default]
+    Unknown,
+    /// 1970-01-01T00:00:00Z (CTF 1.8: `absolute = TRUE`).
+    UnixEpoch,
+    /// A point that has a name (CTF 2): clocks with the same one can be compared.
+    Custom {
+        /// Whose name it is.
+        namespace: Option<String>,
+        /// Its name.
+        name: String,
+        /// What tells it from points of the same name.
+        uid: String,
+    },
+}
+
 /// What a clock counts and where its zero lies.
 ///
 /// A value of `cycles` means `offset_s + (offset + cycles) / frequency` seconds after the origin.
@@ -64,8 +83,14 @@ pub struct ClockClass {
     pub offset_s: i64,
     /// Further cycles from the origin to cycle 0; may be more than a second's worth.
     pub offset: u64,
-    /// Whether the origin is the Unix epoch.
-    pub absolute: bool,
+    /// Where its zero lies, before the offset.
+    pub origin: ClockOrigin,
+    /// Whose name it is (CTF 2).
+    pub namespace: Option<String>,
+    /// What tells it from clocks of the same name (CTF 2).
+    pub uid: Option<String>,
+    /// How far it may be off, in cycles (CTF 2).
+    pub accuracy: Option<u64>,
 }
 
 impl ClockClass {
@@ -80,11 +105,14 @@ impl ClockClass {
             precision: 0,
             offset_s: 0,
             offset: 0,
-            absolute: false,
+            origin: ClockOrigin::Unknown,
+            namespace: None,
+            uid: None,
+            accuracy: None,
         }
     }
 
-    /// Nanoseconds from the clock's origin (the Unix epoch when `absolute`, and by convention for LTTng).
+    /// Nanoseconds from the clock's origin (for LTTng the Unix epoch, also where its metadata do not say so).
     ///
     /// The offset's nanoseconds and those of `cycles` are each rounded down, as Babeltrace does, so that times are the
     /// same in both; the sum can be 1 ns below the exact time.

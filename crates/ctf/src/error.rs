@@ -232,6 +232,9 @@ pub enum DecodeErrorKind {
         /// The selector's value.
         selector: i128,
     },
+    /// An integer of variable length that needs more than 64 bits or ten bytes.
+    #[error("the integer of variable length needs more than 64 bits")]
+    Oversized,
     /// The byte order changes inside a byte.
     #[error("the byte order changes inside a byte")]
     ByteOrderChange,

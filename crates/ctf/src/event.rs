@@ -244,7 +244,7 @@ struct HeaderRoles(Header);
 
 impl<'a> Visitor<'a> for HeaderRoles {
     fn scalar(&mut self, field: Field<'a>, value: Value<'a>) {
-        let Kind::Integer(int) = &field.node.kind else { return };
+        let (Kind::Integer(int) | Kind::VarInteger(int)) = &field.node.kind else { return };
         match int.role {
             Some(Role::EventClassId) => self.0.id = value.as_u64(),
             Some(Role::ClockTimestamp) => {
@@ -276,6 +276,7 @@ fn run_segments(
         for save in &segment.saves {
             let raw = bits::read_uint(context.data, pos + save.offset, save.bits, save.order)
                 .unwrap_or(0);
+            let raw = if save.reversed { bits::reverse(raw, save.bits) } else { raw };
             let value =
                 if save.signed { bits::sign_extend(raw, save.bits).cast_unsigned() } else { raw };
             if let Some(slot) =

@@ -90,7 +90,7 @@ impl Run {
             _ => {}
         }
         self.bits += u64::from(int.bits);
-        (int.save.is_none() && !int.signed).then_some(())
+        (int.save.is_none() && !int.signed && !int.reversed).then_some(())
     }
 
     #[inline]
@@ -132,6 +132,7 @@ impl SelectedPlan {
         };
         let usable = int.save == Some(variant.register)
             && !int.signed
+            && !int.reversed
             && int.role != Some(Role::ClockTimestamp);
         if !usable {
             return None;

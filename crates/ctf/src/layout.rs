@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::bits;
 use crate::class::{Base, ByteOrder};
-use crate::value::Mappings;
+use crate::value::{Encoding, Mappings};
 
 /// The number of a slot that keeps a field's value for references to it.
 pub(crate) type Register = u32;
@@ -32,15 +32,57 @@ pub(crate) enum Role {
     CpuId,
 }
 
+/// What the bits of an integer stand for.
+#[allow(dead_code, reason = "made by CTF 2 metadata")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// A number; `mappings` name values.
+    Number,
+    /// True when any bit is set.
+    Boolean,
+    /// Bits side by side; `mappings` name their positions, 0 being the least significant.
+    Bits,
+}
+
+/// A number of bits with a meaning: a field of constant size, or LEB128 in [`Kind::VarInteger`].
 #[derive(Debug, Clone)]
 pub(crate) struct Integer {
+    /// 1 to 64; 64 for LEB128.
     pub(crate) bits: u8,
     pub(crate) signed: bool,
     pub(crate) order: ByteOrder,
+    /// The first bit is the one that is last by `order` alone (CTF 2, `bit-order`).
+    pub(crate) reversed: bool,
     pub(crate) base: Base,
+    pub(crate) meaning: Meaning,
     pub(crate) role: Option<Role>,
     pub(crate) save: Option<Register>,
     pub(crate) mappings: Option<Arc<Mappings>>,
+}
+
+impl Integer {
+    /// An unsigned number.
+    pub(crate) const fn unsigned(bits: u8, order: ByteOrder) -> Self {
+        Self {
+            bits,
+            signed: false,
+            order,
+            reversed: false,
+            base: Base::Decimal,
+            meaning: Meaning::Number,
+            role: None,
+            save: None,
+            mappings: None,
+        }
+    }
+
+    /// The value at bit `pos`, its sign extended; `None` when it is not all there.
+    #[inline]
+    pub(crate) fn read(&self, data: &[u8], pos: u64) -> Option<u64> {
+        let raw = bits::read_uint(data, pos, self.bits, self.order)?;
+        let raw = if self.reversed { bits::reverse(raw, self.bits) } else { raw };
+        Some(if self.signed { bits::sign_extend(raw, self.bits).cast_unsigned() } else { raw })
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -74,21 +116,40 @@ impl Selector {
     }
 }
 
+#[allow(dead_code, reason = "made by CTF 2 metadata")]
 #[derive(Debug)]
 pub(crate) enum Kind {
     Integer(Integer),
+    /// An integer in LEB128: seven bits a byte, the least significant first.
+    VarInteger(Integer),
     Float {
         bits: u8,
         order: ByteOrder,
+        /// As [`Integer::reversed`].
+        reversed: bool,
     },
-    Text,
-    /// Text in an array of bytes; ends early at the first NUL.
-    TextArray(Length),
+    /// Text up to and with a NUL code unit.
+    Text(Encoding),
+    /// Text in an array of so many bytes; ends early at the first NUL code unit.
+    TextArray(Length, Encoding),
+    /// So many bytes.
+    Blob(Length, Box<Blob>),
     Structure,
     /// The one child is the element.
     Array(Length),
     /// The children are the options.
     Variant(Box<Selector>),
+    /// The one child is there when the selector chooses it.
+    Optional(Box<Selector>),
+}
+
+/// What is known of bytes without further meaning to the reader.
+#[allow(dead_code, reason = "made by CTF 2 metadata")]
+#[derive(Debug, Default)]
+pub(crate) struct Blob {
+    /// The IANA media type; empty when none is declared.
+    pub(crate) media_type: Box<str>,
+    pub(crate) role: Option<Role>,
 }
 
 /// Where a field outside of arrays and variants is: `offset` bits after the beginning of segment `segment`.
@@ -102,6 +163,8 @@ pub(crate) struct Place {
 pub(crate) struct Node {
     /// As spelled in the metadata; empty for array elements and for the root.
     pub(crate) name: Box<str>,
+    /// How many bytes of the name are left out where it is shown: CTF 1.8's one underscore.
+    pub(crate) prefix: u8,
     pub(crate) kind: Kind,
     /// In bits, a power of two.
     pub(crate) align: u64,
@@ -115,7 +178,7 @@ pub(crate) struct Node {
 impl Node {
     /// The name without the one underscore that keeps it apart from keywords.
     pub(crate) fn shown_name(&self) -> &str {
-        self.name.strip_prefix('_').unwrap_or(&self.name)
+        self.name.get(usize::from(self.prefix)..).unwrap_or(&self.name)
     }
 }
 
@@ -134,6 +197,7 @@ pub(crate) struct Save {
     pub(crate) bits: u8,
     pub(crate) signed: bool,
     pub(crate) order: ByteOrder,
+    pub(crate) reversed: bool,
     pub(crate) register: Register,
 }
 
@@ -210,7 +274,7 @@ impl Layout {
 
     pub(crate) fn role_bits(&self, role: Role) -> Option<u8> {
         self.nodes.iter().find_map(|node| match &node.kind {
-            Kind::Integer(int) if int.role == Some(role) => Some(int.bits),
+            Kind::Integer(int) | Kind::VarInteger(int) if int.role == Some(role) => Some(int.bits),
             _ => None,
         })
     }
@@ -266,9 +330,15 @@ fn measure_one(nodes: &[Node], sizes: &[Option<u64>], index: usize) -> (u64, Opt
             (bits, int.save.is_none().then_some(bits))
         }
         Kind::Float { bits, .. } => (u64::from(*bits), Some(u64::from(*bits))),
-        Kind::Text => (8, None),
-        Kind::TextArray(Length::Fixed(length)) => (length.saturating_mul(8), length.checked_mul(8)),
-        Kind::TextArray(Length::Register(_)) | Kind::Array(Length::Register(_)) => (0, None),
+        Kind::VarInteger(_) => (8, None),
+        Kind::Text(encoding) => (encoding.unit_bytes() * 8, None),
+        Kind::TextArray(Length::Fixed(length), _) | Kind::Blob(Length::Fixed(length), _) => {
+            (length.saturating_mul(8), length.checked_mul(8))
+        }
+        Kind::TextArray(Length::Register(_), _)
+        | Kind::Blob(Length::Register(_), _)
+        | Kind::Array(Length::Register(_))
+        | Kind::Optional(_) => (0, None),
         Kind::Array(Length::Fixed(length)) => {
             let (min, size) = child().unwrap_or((0, None));
             let stride = size.filter(|size| size % node.align == 0);
@@ -347,13 +417,18 @@ impl Compiler {
                     bits: int.bits,
                     signed: int.signed,
                     order: int.order,
+                    reversed: int.reversed,
                     register,
                 }));
                 self.skip(u64::from(int.bits), index);
             }
             (_, Some(size)) => self.skip(size, index),
-            (Kind::Text, _) => self.close(Then::Text(index), 8),
-            (Kind::TextArray(Length::Register(register)), _) => {
+            (Kind::Text(Encoding::Utf8), _) => self.close(Then::Text(index), 8),
+            (
+                Kind::TextArray(Length::Register(register), _)
+                | Kind::Blob(Length::Register(register), _),
+                _,
+            ) => {
                 self.close(Then::Repeat { register: *register, stride: 8, node: index }, 8);
             }
             (Kind::Array(Length::Register(register)), _)

@@ -57,10 +57,15 @@ mod value;
 mod walk;
 pub mod writer;
 
-pub use class::{Base, ByteOrder, EnvValue, EventRecordClass, StreamClass, TraceClass};
-pub use clock::{ClockClass, Uuid};
+pub use class::{
+    Base, ByteOrder, CtfVersion, EnvValue, EventRecordClass, Identity, StreamClass, TraceClass,
+};
+pub use clock::{ClockClass, ClockOrigin, Uuid};
 pub use error::{DecodeError, DecodeErrorKind, Error, MetadataPacketProblem, TextProblem};
 pub use event::EventRecord;
 #[doc(hidden)]
 pub use fuzz::{fuzz_metadata, fuzz_packets};
-pub use value::{Compound, EnumValue, Field, FieldHandle, Scope, Shape, Value, Visitor};
+pub use value::{
+    BitsValue, Compound, Encoding, EnumValue, Field, FieldHandle, Scope, Shape, Value, Visitor,
+    WideText,
+};

@@ -210,7 +210,15 @@ impl Roles {
 
 impl<'a> Visitor<'a> for Roles {
     fn scalar(&mut self, field: Field<'a>, value: Value<'a>) {
-        let Kind::Integer(int) = &field.node.kind else { return };
+        if let (Kind::Blob(_, blob), Value::Blob(bytes)) = (&field.node.kind, value) {
+            if blob.role == Some(Role::TraceUuid)
+                && let Ok(uuid) = bytes.try_into()
+            {
+                (self.uuid, self.uuid_len) = (uuid, 16);
+            }
+            return;
+        }
+        let (Kind::Integer(int) | Kind::VarInteger(int)) = &field.node.kind else { return };
         let (Some(role), Some(number)) = (int.role, value.as_u64()) else { return };
         let info = &mut self.info;
         match role {

@@ -72,8 +72,16 @@ pub enum Value<'a> {
     Float(f64),
     /// A text without its NUL; not necessarily UTF-8.
     Str(&'a [u8]),
+    /// A text in UTF-16 or UTF-32.
+    WideStr(WideText<'a>),
     /// An integer with names for some values.
     Enum(EnumValue<'a>),
+    /// A truth value (CTF 2).
+    Bool(bool),
+    /// Bits side by side, some of which may have names (CTF 2).
+    Bits(BitsValue<'a>),
+    /// Bytes (CTF 2).
+    Blob(&'a [u8]),
     /// A structure, array or variant.
     Compound(Compound<'a>),
 }
@@ -84,6 +92,8 @@ impl<'a> Value<'a> {
     pub fn as_u64(&self) -> Option<u64> {
         match *self {
             Self::Unsigned(number) => Some(number),
+            Self::Bits(bits) => Some(bits.raw),
+            Self::Bool(truth) => Some(truth.into()),
             Self::Signed(number) => u64::try_from(number).ok(),
             Self::Enum(value) => u64::try_from(value.number()).ok(),
             _ => None,
@@ -101,13 +111,140 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes of a text.
+    /// The bytes of a text, in its own encoding, or of a BLOB.
     #[must_use]
     pub const fn as_bytes(&self) -> Option<&'a [u8]> {
         match *self {
-            Self::Str(text) => Some(text),
+            Self::Str(bytes) | Self::Blob(bytes) => Some(bytes),
+            Self::WideStr(text) => Some(text.bytes),
             _ => None,
         }
+    }
+}
+
+/// How a text's characters are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Encoding {
+    /// UTF-8, and whatever bytes CTF 1.8 tracers call text.
+    #[default]
+    Utf8,
+    /// UTF-16, most significant byte first.
+    Utf16Be,
+    /// UTF-16, least significant byte first.
+    Utf16Le,
+    /// UTF-32, most significant byte first.
+    Utf32Be,
+    /// UTF-32, least significant byte first.
+    Utf32Le,
+}
+
+impl Encoding {
+    /// Bytes of a code unit.
+    pub(crate) const fn unit_bytes(self) -> u64 {
+        match self {
+            Self::Utf8 => 1,
+            Self::Utf16Be | Self::Utf16Le => 2,
+            Self::Utf32Be | Self::Utf32Le => 4,
+        }
+    }
+
+    /// The bytes before the first NUL code unit, which lies at a multiple of the unit's size; `None` without one.
+    pub(crate) fn before_nul(self, bytes: &[u8]) -> Option<&[u8]> {
+        let unit = match self {
+            Self::Utf8 => {
+                return bytes.iter().position(|byte| *byte == 0).and_then(|n| bytes.get(..n));
+            }
+            Self::Utf16Be | Self::Utf16Le => 2,
+            Self::Utf32Be | Self::Utf32Le => 4,
+        };
+        let units = bytes.chunks_exact(unit).position(|code| code.iter().all(|byte| *byte == 0))?;
+        bytes.get(..units * unit)
+    }
+}
+
+/// A text that is not in UTF-8, without its NUL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WideText<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) encoding: Encoding,
+}
+
+impl<'a> WideText<'a> {
+    /// The bytes as they are in the packet.
+    #[must_use]
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The encoding of the bytes.
+    #[must_use]
+    pub const fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// The characters; U+FFFD for what is none, an incomplete last code unit included.
+    pub fn chars(&self) -> impl Iterator<Item = char> + use<'a> {
+        let encoding = self.encoding;
+        let unit = if encoding.unit_bytes() == 4 { 4 } else { 2 };
+        let whole = self.bytes.chunks(unit).map(move |raw| {
+            let complete = raw.len() == unit;
+            let fold = |all: u32, byte: &u8| all << 8 | u32::from(*byte);
+            let code = match encoding {
+                Encoding::Utf16Be | Encoding::Utf32Be => raw.iter().fold(0, fold),
+                _ => raw.iter().rev().fold(0, fold),
+            };
+            if complete { code } else { u32::MAX }
+        });
+        // UTF-32 code units pass through as they are; only UTF-16 has surrogate pairs.
+        let mut units = whole.peekable();
+        iter::from_fn(move || {
+            let code = units.next()?;
+            let is_pair = unit == 2 && (0xD800..0xDC00).contains(&code);
+            let low =
+                if is_pair { units.next_if(|low| (0xDC00..0xE000).contains(low)) } else { None };
+            let scalar =
+                low.map_or(code, |low| 0x1_0000 + ((code - 0xD800) << 10) + (low - 0xDC00));
+            Some(char::from_u32(scalar).unwrap_or(char::REPLACEMENT_CHARACTER))
+        })
+    }
+}
+
+/// The value of a bit array or bit map.
+#[derive(Debug, Clone, Copy)]
+pub struct BitsValue<'a> {
+    pub(crate) raw: u64,
+    pub(crate) bits: u8,
+    pub(crate) flags: Option<&'a Mappings>,
+}
+
+impl<'a> BitsValue<'a> {
+    /// The bits; the least significant one has position 0.
+    #[must_use]
+    pub const fn raw(&self) -> u64 {
+        self.raw
+    }
+
+    /// How many bits there are: 1 to 64.
+    #[must_use]
+    pub const fn len_bits(&self) -> u8 {
+        self.bits
+    }
+
+    /// The names of the flags of which at least one bit is set, in the order of the metadata.
+    pub fn flags(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let raw = self.raw;
+        let entries = self.flags.map_or(&[] as &[Mapping], |flags| &flags.entries);
+        let is_set = move |entry: &&Mapping| {
+            let bit = |at: i128| u32::try_from(at.clamp(0, 64)).unwrap_or(64);
+            let below = |end: u32| if end >= 64 { u64::MAX } else { (1 << end) - 1 };
+            entry.last >= 0
+                && raw & below(bit(entry.last.saturating_add(1))) & !below(bit(entry.first)) != 0
+        };
+        let mut before: Option<&str> = None;
+        entries.iter().filter(is_set).map(|entry| &*entry.label).filter(move |label| {
+            // The ranges of one flag follow each other.
+            before.replace(label) != Some(label)
+        })
     }
 }
 
@@ -215,16 +352,16 @@ impl<'a> Field<'a> {
     #[must_use]
     pub const fn base(&self) -> Base {
         match &self.node.kind {
-            Kind::Integer(int) => int.base,
+            Kind::Integer(int) | Kind::VarInteger(int) => int.base,
             _ => Base::Decimal,
         }
     }
 
-    /// The width of a number in bits; 0 for everything else.
+    /// The width of a number in bits, 64 for those of variable length; 0 for everything else.
     #[must_use]
     pub const fn bits(&self) -> u8 {
         match &self.node.kind {
-            Kind::Integer(int) => int.bits,
+            Kind::Integer(int) | Kind::VarInteger(int) => int.bits,
             Kind::Float { bits, .. } => *bits,
             _ => 0,
         }
@@ -233,7 +370,12 @@ impl<'a> Field<'a> {
     /// Whether the packet reader itself uses the field: sizes, times, ids and counters of packets and event headers.
     #[must_use]
     pub const fn is_structural(&self) -> bool {
-        matches!(&self.node.kind, Kind::Integer(int) if int.role.is_some() && !matches!(int.role, Some(crate::layout::Role::CpuId)))
+        let role = match &self.node.kind {
+            Kind::Integer(int) | Kind::VarInteger(int) => int.role,
+            Kind::Blob(_, blob) => blob.role,
+            _ => None,
+        };
+        role.is_some() && !matches!(role, Some(crate::layout::Role::CpuId))
     }
 }
 
@@ -249,6 +391,11 @@ pub enum Shape {
     },
     /// One option, which carries the option's name.
     Variant,
+    /// A field that may be absent.
+    Optional {
+        /// Whether the field follows.
+        present: bool,
+    },
 }
 
 /// Receives the fields of a scope in the order of the packet.
@@ -289,7 +436,7 @@ impl<'a> Context<'a> {
     pub(crate) fn value(&self, layout: &'a Layout, index: u32, pos: u64) -> Option<Value<'a>> {
         let node = layout.node(index)?;
         match &node.kind {
-            Kind::Structure | Kind::Array(_) | Kind::Variant(_) => {
+            Kind::Structure | Kind::Array(_) | Kind::Variant(_) | Kind::Optional(_) => {
                 Some(Value::Compound(Compound { context: *self, layout, node: index, pos }))
             }
             _ => walk::scalar(self, node, index, pos).ok().map(|(value, _)| value),
@@ -358,12 +505,8 @@ impl<'a> Compound<'a> {
             left = left.checked_sub(1)?;
             let begin = bits::align_up(pos, element.align)?;
             pos = begin.checked_add(u64::from(int.bits))?;
-            let raw = bits::read_uint(context.data, begin, int.bits, int.order)?;
-            Some(if int.signed {
-                i128::from(bits::sign_extend(raw, int.bits))
-            } else {
-                i128::from(raw)
-            })
+            let raw = int.read(context.data, begin)?;
+            Some(if int.signed { i128::from(raw.cast_signed()) } else { i128::from(raw) })
         }))
     }
 }

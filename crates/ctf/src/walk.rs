@@ -9,11 +9,16 @@ use std::fmt;
 use crate::bits;
 use crate::class::ByteOrder;
 use crate::error::DecodeErrorKind;
-use crate::layout::{Integer, Kind, Layout, Length, Node, Register};
-use crate::value::{Context, EnumValue, Field, Shape, Value, Visitor};
+use crate::layout::{Integer, Kind, Layout, Length, Meaning, Node, Register};
+use crate::value::{
+    BitsValue, Context, Encoding, EnumValue, Field, Shape, Value, Visitor, WideText,
+};
 
 /// The most array elements of no size that one walk goes through. They take no bits, so nothing else bounds them.
 pub(crate) const MAX_EMPTY_ELEMENTS: u64 = 1 << 20;
+
+/// Bytes of the longest LEB128 integer that is read: 64 bits, seven a byte.
+const MAX_LEB128_BYTES: usize = 10;
 
 /// Why decoding stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +122,10 @@ impl<'a> Walk<'a> {
     ) -> Result<(), Fault> {
         while frame.child < end {
             let Some(node) = self.layout.node(frame.child) else { break };
-            if matches!(node.kind, Kind::Structure | Kind::Array(_) | Kind::Variant(_)) {
+            if matches!(
+                node.kind,
+                Kind::Structure | Kind::Array(_) | Kind::Variant(_) | Kind::Optional(_)
+            ) {
                 break;
             }
             self.pos = aligned(&self.context, self.pos, node.align, frame.child)?;
@@ -170,6 +178,11 @@ impl<'a> Walk<'a> {
                 })?;
                 (option, 1, Shape::Variant)
             }
+            Kind::Optional(selector) => {
+                let raw = register(self.context.registers, selector.register).unwrap_or(0);
+                let present = selector.choose(raw).is_ok();
+                (index + 1, u64::from(present), Shape::Optional { present })
+            }
             _ => return self.scalar(node, index, visitor),
         };
         if announce {
@@ -189,8 +202,10 @@ impl<'a> Walk<'a> {
         if let Kind::Integer(int) = &node.kind {
             return self.integer(node, int, index, visitor);
         }
-        if let Kind::Float { order, .. } = &node.kind {
-            self.check_order(*order, index)?;
+        match &node.kind {
+            Kind::VarInteger(int) => return self.var_integer(node, int, index, visitor),
+            Kind::Float { order, .. } => self.check_order(*order, index)?,
+            _ => {}
         }
         let (value, end) = scalar(&self.context, node, index, self.pos)?;
         self.pos = end;
@@ -209,18 +224,38 @@ impl<'a> Walk<'a> {
     ) -> Result<(), Fault> {
         self.check_order(int.order, index)?;
         let end = advanced(&self.context, self.pos, u64::from(int.bits), index)?;
-        let raw = bits::read_uint(self.context.data, self.pos, int.bits, int.order)
+        let raw = int
+            .read(self.context.data, self.pos)
             .ok_or_else(|| beyond(&self.context, self.pos, index, end))?;
-        let raw = if int.signed { bits::sign_extend(raw, int.bits).cast_unsigned() } else { raw };
+        self.save(int, raw);
+        self.pos = end;
+        visitor.scalar(Field { node, index }, integer_value(int, raw));
+        Ok(())
+    }
+
+    fn var_integer(
+        &mut self,
+        node: &'a Node,
+        int: &'a Integer,
+        index: u32,
+        visitor: &mut impl Visitor<'a>,
+    ) -> Result<(), Fault> {
+        let (raw, end) = leb128(&self.context, int.signed, self.pos, index)?;
+        self.save(int, raw);
+        self.pos = end;
+        visitor.scalar(Field { node, index }, integer_value(int, raw));
+        Ok(())
+    }
+
+    /// Keeps the value for references to it.
+    #[inline]
+    fn save(&self, int: &Integer, raw: u64) {
         if let Some(save) = int.save
             && let Some(slot) =
                 usize::try_from(save).ok().and_then(|i| self.context.registers.get(i))
         {
             slot.set(raw);
         }
-        self.pos = end;
-        visitor.scalar(Field { node, index }, integer_value(int, raw));
-        Ok(())
     }
 
     #[inline]
@@ -258,10 +293,16 @@ pub(crate) fn register(registers: &[Cell<u64>], register: Register) -> Option<u6
 /// The value of an integer field whose sign is extended already.
 #[inline]
 fn integer_value(int: &Integer, raw: u64) -> Value<'_> {
-    match &int.mappings {
-        Some(mappings) => Value::Enum(EnumValue { raw, signed: int.signed, mappings }),
-        None if int.signed => Value::Signed(raw.cast_signed()),
-        None => Value::Unsigned(raw),
+    match (int.meaning, &int.mappings) {
+        (Meaning::Number, None) if int.signed => Value::Signed(raw.cast_signed()),
+        (Meaning::Number, None) => Value::Unsigned(raw),
+        (Meaning::Number, Some(mappings)) => {
+            Value::Enum(EnumValue { raw, signed: int.signed, mappings })
+        }
+        (Meaning::Boolean, _) => Value::Bool(raw != 0),
+        (Meaning::Bits, flags) => {
+            Value::Bits(BitsValue { raw, bits: int.bits, flags: flags.as_deref() })
+        }
     }
 }
 
@@ -314,20 +355,24 @@ pub(crate) fn scalar<'a>(
     };
     match &node.kind {
         Kind::Integer(int) => {
-            let (raw, end) = read(int.bits, int.order)?;
-            let raw =
-                if int.signed { bits::sign_extend(raw, int.bits).cast_unsigned() } else { raw };
+            let end = advanced(context, pos, u64::from(int.bits), index)?;
+            let raw = int.read(context.data, pos).ok_or(beyond(context, pos, index, end))?;
             Ok((integer_value(int, raw), end))
         }
-        Kind::Float { bits, order } => {
+        Kind::VarInteger(int) => {
+            let (raw, end) = leb128(context, int.signed, pos, index)?;
+            Ok((integer_value(int, raw), end))
+        }
+        Kind::Float { bits, order, reversed } => {
             let (raw, end) = read(*bits, *order)?;
+            let raw = if *reversed { bits::reverse(raw, *bits) } else { raw };
             let single = u32::try_from(raw).ok().filter(|_| *bits == 32);
             Ok((
                 Value::Float(single.map_or(f64::from_bits(raw), |raw| f32::from_bits(raw).into())),
                 end,
             ))
         }
-        Kind::TextArray(length) => {
+        Kind::TextArray(length, _) | Kind::Blob(length, _) => {
             let length = match *length {
                 Length::Fixed(length) => length,
                 Length::Register(save) => register(context.registers, save).unwrap_or(0),
@@ -343,11 +388,62 @@ pub(crate) fn scalar<'a>(
             let bytes =
                 content(context, pos).and_then(|tail| tail.get(..usize::try_from(length).ok()?));
             let bytes = bytes.ok_or(too_long)?;
-            let text = bytes.split(|byte| *byte == 0).next().unwrap_or(bytes);
-            Ok((Value::Str(text), pos + bits))
+            let Kind::TextArray(_, encoding) = node.kind else {
+                return Ok((Value::Blob(bytes), pos + bits));
+            };
+            Ok((text_value(encoding.before_nul(bytes).unwrap_or(bytes), encoding), pos + bits))
+        }
+        Kind::Text(encoding) if *encoding != Encoding::Utf8 => {
+            let found = content(context, pos).and_then(|tail| encoding.before_nul(tail));
+            let text = found.ok_or(Fault {
+                pos,
+                node: index,
+                kind: DecodeErrorKind::UnterminatedString,
+            })?;
+            let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX) + encoding.unit_bytes();
+            Ok((text_value(text, *encoding), pos + bytes * 8))
         }
         _ => text(context, pos, index).map(|(text, end)| (Value::Str(text), end)),
     }
+}
+
+const fn text_value(bytes: &[u8], encoding: Encoding) -> Value<'_> {
+    match encoding {
+        Encoding::Utf8 => Value::Str(bytes),
+        _ => Value::WideStr(WideText { bytes, encoding }),
+    }
+}
+
+/// The LEB128 integer at `pos`, its sign extended, and where it ends.
+pub(crate) fn leb128(
+    context: &Context<'_>,
+    signed: bool,
+    pos: u64,
+    node: u32,
+) -> Result<(u64, u64), Fault> {
+    let fault = |kind| Fault { pos, node, kind };
+    let tail = content(context, pos).unwrap_or_default();
+    let (mut value, mut shift) = (0_u128, 0_u32);
+    for byte in tail.iter().take(MAX_LEB128_BYTES) {
+        value |= u128::from(byte & 0x7F) << shift;
+        shift += 7;
+        if byte & 0x80 == 0 {
+            let end = pos + u64::from(shift / 7) * 8;
+            let unused = 128 - shift;
+            let number = if signed {
+                let extended = (value << unused).cast_signed() >> unused;
+                i64::try_from(extended).map(i64::cast_unsigned).ok()
+            } else {
+                u64::try_from(value).ok()
+            };
+            return number.map(|number| (number, end)).ok_or(fault(DecodeErrorKind::Oversized));
+        }
+    }
+    if tail.len() >= MAX_LEB128_BYTES {
+        return Err(fault(DecodeErrorKind::Oversized));
+    }
+    let available = u64::try_from(tail.len()).unwrap_or(u64::MAX);
+    Err(beyond(context, pos, node, pos.saturating_add((available + 1) * 8)))
 }
 
 /// The text at `pos` without its NUL, and the position after the NUL.

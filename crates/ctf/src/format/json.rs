@@ -100,7 +100,7 @@ impl Fields<'_> {
     /// The comma and the key before a member.
     fn label(&mut self, field: &Field<'_>) {
         let Some(level) = self.levels.last_mut() else { return };
-        if level.shape == Shape::Variant {
+        if matches!(level.shape, Shape::Variant | Shape::Optional { .. }) {
             return;
         }
         if level.count > 0 {
@@ -125,7 +125,13 @@ impl<'a> Visitor<'a> for Fields<'_> {
             Value::Signed(number) => signed_decimal(self.out, number),
             Value::Float(number) => float(self.out, number),
             Value::Str(text) => string(self.out, text),
+            Value::WideStr(text) => string(self.out, text.chars().collect::<String>().as_bytes()),
             Value::Enum(value) => enumeration(self.out, &value),
+            Value::Bool(truth) => {
+                self.out.extend_from_slice(if truth { b"true" } else { b"false" })
+            }
+            Value::Bits(bits) => decimal(self.out, bits.raw()),
+            Value::Blob(bytes) => byte_array(self.out, bytes),
             Value::Compound(_) => self.out.extend_from_slice(b"null"),
         }
     }
@@ -135,7 +141,8 @@ impl<'a> Visitor<'a> for Fields<'_> {
         match shape {
             Shape::Structure => self.out.push(b'{'),
             Shape::Array { .. } => self.out.push(b'['),
-            Shape::Variant => {}
+            Shape::Variant | Shape::Optional { present: true } => {}
+            Shape::Optional { present: false } => self.out.extend_from_slice(b"null"),
         }
         self.levels.push(Level { shape, count: 0 });
     }
@@ -145,7 +152,7 @@ impl<'a> Visitor<'a> for Fields<'_> {
         match shape {
             Shape::Structure => self.out.push(b'}'),
             Shape::Array { .. } => self.out.push(b']'),
-            Shape::Variant => {}
+            Shape::Variant | Shape::Optional { .. } => {}
         }
     }
 }
@@ -163,6 +170,15 @@ fn enumeration(out: &mut Vec<u8>, value: &EnumValue<'_>) {
         string(out, label.as_bytes());
     }
     out.extend_from_slice(b"]}");
+}
+
+fn byte_array(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'[');
+    for (at, byte) in bytes.iter().enumerate() {
+        out.extend_from_slice(if at > 0 { b"," } else { b"" });
+        decimal(out, (*byte).into());
+    }
+    out.push(b']');
 }
 
 fn float(out: &mut Vec<u8>, number: f64) {

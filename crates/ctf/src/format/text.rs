@@ -356,7 +356,7 @@ impl Fields<'_> {
     /// The separator and the name or number before a member.
     fn label(&mut self, field: &Field<'_>) {
         let Some(level) = self.levels.last_mut() else { return };
-        if level.shape == Shape::Variant {
+        if matches!(level.shape, Shape::Variant | Shape::Optional { .. }) {
             return;
         }
         self.out.extend_from_slice(if level.count == 0 { b" " } else { b", " });
@@ -383,7 +383,16 @@ impl<'a> Visitor<'a> for Fields<'_> {
             Value::Signed(number) => integer(self.out, &field, number.cast_unsigned(), true),
             Value::Float(number) => general(self.out, number),
             Value::Str(text) => quoted(self.out, text),
+            Value::WideStr(text) => quoted(self.out, text.chars().collect::<String>().as_bytes()),
             Value::Enum(value) => enumeration(self.out, &field, &value),
+            Value::Bool(truth) => {
+                self.out.extend_from_slice(if truth { b"true" } else { b"false" })
+            }
+            Value::Bits(bits) => {
+                self.out.extend_from_slice(b"0x");
+                digits(self.out, bits.raw(), 16, 1);
+            }
+            Value::Blob(bytes) => blob(self.out, bytes),
             Value::Compound(_) => {}
         }
     }
@@ -393,7 +402,7 @@ impl<'a> Visitor<'a> for Fields<'_> {
         self.out.extend_from_slice(match shape {
             Shape::Structure => b"{",
             Shape::Array { .. } => b"[",
-            Shape::Variant => b"{ ",
+            Shape::Variant | Shape::Optional { .. } => b"{ ",
         });
         self.levels.push(Level { shape, count: 0 });
     }
@@ -473,6 +482,15 @@ fn separated<'a>(out: &mut Vec<u8>, labels: impl Iterator<Item = &'a str>, separ
         }
         quoted(out, label.as_bytes());
     }
+}
+
+fn blob(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(b"{ ");
+    for byte in bytes {
+        digits(out, (*byte).into(), 16, 2);
+        out.push(b' ');
+    }
+    out.push(b'}');
 }
 
 /// A string in double quotes, with C's escapes. Bytes from 0x80 on are kept as they are.

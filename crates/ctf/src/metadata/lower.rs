@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::lexer::Problem;
 use super::parser::{Document, EventBlock, StreamBlock, shorten};
 use super::scope::{Draft, Earlier, LOCAL, MAX_NODES, Shared, Writer};
-use crate::class::{EventIds, EventRecordClass, StreamClass, TraceClass};
+use crate::class::{CtfVersion, EventIds, EventRecordClass, Identity, StreamClass, TraceClass};
 use crate::clock::ClockClass;
 use crate::error::TextProblem;
 use crate::header::HeaderPlan;
@@ -60,6 +60,7 @@ pub(crate) fn trace_class(document: Document) -> Result<TraceClass> {
             id,
             index,
             name: block.name,
+            identity: Identity::default(),
             stream_class_id: drafts.get(stream).map_or(0, |stream| stream.id),
             log_level: block.log_level,
             emf_uri: block.emf_uri,
@@ -70,6 +71,8 @@ pub(crate) fn trace_class(document: Document) -> Result<TraceClass> {
     let streams =
         (0_u32..).zip(drafts).map(|(index, draft)| draft.finish(index, shared_registers)).collect();
     Ok(TraceClass {
+        version: CtfVersion::V1_8,
+        identity: Identity::default(),
         uuid: trace.uuid,
         byte_order,
         packet_header: compile(header),
@@ -158,6 +161,7 @@ impl StreamDraft {
         };
         StreamClass {
             id: self.id,
+            identity: Identity::default(),
             index,
             clock: self.clock,
             packet_context: compile(self.packet_context),
@@ -409,7 +413,7 @@ fn compile(mut draft: Draft, shared_registers: Register) -> Layout {
         let register = match &mut node.kind {
             Kind::Integer(Integer { save: Some(register), .. })
             | Kind::Array(Length::Register(register))
-            | Kind::TextArray(Length::Register(register)) => register,
+            | Kind::TextArray(Length::Register(register), _) => register,
             Kind::Variant(selector) => &mut selector.register,
             _ => continue,
         };
@@ -428,7 +432,7 @@ fn order_may_change_inside_a_byte(nodes: &[Node]) -> bool {
     for node in nodes {
         let (bits, order) = match &node.kind {
             Kind::Integer(int) => (int.bits, int.order),
-            Kind::Float { bits, order } => (*bits, *order),
+            Kind::Float { bits, order, .. } => (*bits, *order),
             _ => continue,
         };
         orders.insert(order);

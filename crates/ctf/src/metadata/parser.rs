@@ -6,7 +6,7 @@ use super::fields::Body;
 use super::lexer::{Lexer, Problem, Token, unescape};
 use super::types::{NameSpace, Names, Path, Type, TypeId, Types};
 use crate::class::{ByteOrder, EnvValue};
-use crate::clock::{ClockClass, Uuid};
+use crate::clock::{ClockClass, ClockOrigin, Uuid};
 use crate::error::TextProblem;
 
 type Result<T> = std::result::Result<T, Problem>;
@@ -491,7 +491,11 @@ impl<'a> Parser<'a> {
                 "precision" => clock.precision = value.unsigned(at, "precision")?,
                 "offset_s" => clock.offset_s = value.signed(at, "offset_s")?,
                 "offset" => clock.offset = value.unsigned(at, "offset")?,
-                "absolute" => clock.absolute = value.boolean(at, "absolute")?,
+                "absolute" => {
+                    let absolute = value.boolean(at, "absolute")?;
+                    clock.origin =
+                        if absolute { ClockOrigin::UnixEpoch } else { ClockOrigin::Unknown };
+                }
                 _ => {}
             }
             Ok(())

@@ -9,7 +9,7 @@ use super::types::{IntegerType, LengthType, Member, Path, Type, TypeId, Types};
 use crate::class::{ByteOrder, EnvValue};
 use crate::error::TextProblem;
 use crate::layout::{Integer, Kind, Length, Node, Register, Selector};
-use crate::value::{Mappings, Scope};
+use crate::value::{Encoding, Mappings, Scope};
 
 type Result<T> = std::result::Result<T, Problem>;
 
@@ -124,9 +124,9 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
             }
             Type::Float { bits, order, align } => {
                 let order = order.unwrap_or(self.shared.native);
-                self.push(name, Kind::Float { bits: *bits, order }, *align);
+                self.push(name, Kind::Float { bits: *bits, order, reversed: false }, *align);
             }
-            Type::Text => self.push(name, Kind::Text, 8),
+            Type::Text => self.push(name, Kind::Text(Encoding::Utf8), 8),
             Type::Structure { members, align } => {
                 let pending = Pending::Structure { align: *align };
                 self.compound(
@@ -153,7 +153,8 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
 
     fn push(&mut self, name: Box<str>, kind: Kind, align: u64) {
         let next = u32::try_from(self.draft.nodes.len() + 1).unwrap_or(u32::MAX);
-        self.draft.nodes.push(Node { name, kind, align, next, min_bits: 0, place: None });
+        let prefix = u8::from(name.starts_with('_'));
+        self.draft.nodes.push(Node { name, prefix, kind, align, next, min_bits: 0, place: None });
     }
 
     fn integer(
@@ -169,7 +170,7 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         let order = integer.order.unwrap_or(self.shared.native);
         let (bits, signed, base) = (integer.bits, integer.signed, integer.base);
         let kind =
-            Kind::Integer(Integer { bits, signed, order, base, role: None, save: None, mappings });
+            Kind::Integer(Integer { signed, base, mappings, ..Integer::unsigned(bits, order) });
         self.push(name, kind, integer.align);
     }
 
@@ -204,7 +205,7 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
             Some(Type::Integer(IntegerType { bits: 8, align: 8, is_text: true, .. }))
         );
         if is_text {
-            self.push(name, Kind::TextArray(length), 8);
+            self.push(name, Kind::TextArray(length, Encoding::Utf8), 8);
         } else {
             self.compound(
                 name,

@@ -16,31 +16,44 @@ use crate::value::{Encoding, Mappings};
 pub(crate) type Register = u32;
 
 /// What a field means to the reader itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// The packet's first 32 bits, 0xC1FC1FC1.
     Magic,
+    /// The UUID of the trace (CTF 1.8) or of the metadata stream (CTF 2), or a byte of it.
     TraceUuid,
+    /// The id of the packet's data stream class.
     StreamClassId,
+    /// Tells the streams of one class apart.
     StreamInstanceId,
+    /// The packet's length with padding, in bits.
     PacketTotal,
+    /// The packet's length without padding, in bits.
     PacketContent,
+    /// The clock's value in cycles: at the packet's beginning or of an event record.
     ClockTimestamp,
+    /// The clock's value in cycles at the packet's end.
     PacketEnd,
+    /// The stream's count of discarded event records.
     DiscardedEvents,
+    /// Counts the stream's packets.
     SequenceNumber,
+    /// The id of the event record's class; the last one in a header counts.
     EventClassId,
+    /// The CPU that wrote the packet, by name (`cpu_id`) and not declared.
     CpuId,
 }
 
 /// What the bits of an integer stand for.
 #[allow(dead_code, reason = "made by CTF 2 metadata")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// A number; `mappings` name values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Meaning {
+    /// A number; mappings name values.
     Number,
-    /// True when any bit is set.
+    /// True when any bit is set (CTF 2).
     Boolean,
-    /// Bits side by side; `mappings` name their positions, 0 being the least significant.
+    /// Bits side by side (CTF 2); mappings name their positions, 0 being the least significant.
     Bits,
 }
 

@@ -54,6 +54,7 @@ mod layout;
 mod metadata;
 pub mod packet;
 mod value;
+mod view;
 mod walk;
 pub mod writer;
 
@@ -65,7 +66,9 @@ pub use error::{DecodeError, DecodeErrorKind, Error, MetadataPacketProblem, Text
 pub use event::EventRecord;
 #[doc(hidden)]
 pub use fuzz::{fuzz_metadata, fuzz_packets};
+pub use layout::{Meaning, Role};
 pub use value::{
     BitsValue, Compound, Encoding, EnumValue, Field, FieldHandle, Scope, Shape, Value, Visitor,
     WideText,
 };
+pub use view::{FieldClass, FieldClassKind, FieldKey, IntegerClass, LengthClass, SelectorClass};

@@ -1,19 +1,59 @@
-/* Records argv[1] events, then ends. */
+/* Records argv[1] events from argv[2] threads, each on a CPU of its own, then ends. */
+#define _GNU_SOURCE
 #define LTTNG_UST_TRACEPOINT_DEFINE
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #include "tick.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+struct share {
+    uint64_t first, count;
+    int cpu;
+};
+
+static void *record(void *argument)
+{
+    const struct share *share = argument;
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(share->cpu, &cpus);
+    /* Without it the events of two threads may share a stream, which is no fault. */
+    pthread_setaffinity_np(pthread_self(), sizeof cpus, &cpus);
+    for (uint64_t seq = share->first; seq < share->first + share->count; seq++)
+        lttng_ust_tracepoint(bench, tick, seq, "the quick brown fox");
+    return NULL;
+}
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        fprintf(stderr, "usage: tick COUNT\n");
+    enum { MAX_THREADS = 64 };
+    if (argc != 3) {
+        fprintf(stderr, "usage: tick COUNT THREADS\n");
         return 2;
     }
-    uint64_t count = strtoull(argv[1], NULL, 10);
-    for (uint64_t seq = 0; seq < count; seq++)
-        lttng_ust_tracepoint(bench, tick, seq, "the quick brown fox");
+    uint64_t count = strtoull(argv[1], NULL, 10), first = 0;
+    int threads = atoi(argv[2]);
+    if (threads < 1 || threads > MAX_THREADS) {
+        fprintf(stderr, "tick: 1 to %d threads\n", MAX_THREADS);
+        return 2;
+    }
+    pthread_t handles[MAX_THREADS];
+    struct share shares[MAX_THREADS];
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    for (int i = 0; i < threads; i++) {
+        uint64_t end = count * (uint64_t)(i + 1) / (uint64_t)threads;
+        shares[i] = (struct share){first, end - first, (int)(i % cpus)};
+        first = end;
+        if (pthread_create(&handles[i], NULL, record, &shares[i])) {
+            perror("tick");
+            return 1;
+        }
+    }
+    for (int i = 0; i < threads; i++)
+        pthread_join(handles[i], NULL);
     return 0;
 }

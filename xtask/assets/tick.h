@@ -1,4 +1,4 @@
-/* One event with an integer and a text, recorded as fast as a loop can. */
+/* One event of the kinds of fields that applications record most. */
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER bench
 
@@ -15,6 +15,10 @@ LTTNG_UST_TRACEPOINT_EVENT(bench, tick,
     LTTNG_UST_TP_ARGS(uint64_t, seq, const char *, text),
     LTTNG_UST_TP_FIELDS(
         lttng_ust_field_integer(uint64_t, seq, seq)
+        lttng_ust_field_integer_hex(uint64_t, address, 0x7f0000000000 + seq * 16)
+        lttng_ust_field_integer(int32_t, code, -(int32_t)(seq % 100))
+        lttng_ust_field_integer(uint16_t, flags, seq % 1024)
+        lttng_ust_field_float(double, share, (double)(seq % 1000) / 1000)
         lttng_ust_field_string(text, text)))
 
 #endif

@@ -2,6 +2,7 @@
 
 mod bench;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -18,11 +19,19 @@ enum Task {
     /// Measure one part against a peer in the same run; prints ratios
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Run a command and print its CPU time, wall time and peak memory
+    #[command(hide = true)]
+    Measured {
+        /// The command
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Bench(bench) => bench::run(&bench),
+        Task::Measured { command } => bench::measured(&command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,8 +12,11 @@ const SOURCES: [(&str, &str); 2] = [
     ("tick.c", include_str!("../../assets/tick.c")),
 ];
 
-/// Records `count` events of `bench:tick` into `output`, an absolute path. The tracer waits for room
-/// rather than discard.
+/// How many threads record; each has a CPU of its own where there are enough.
+const THREADS: usize = 2;
+
+/// Records `count` events of `bench:tick` with the contexts `vpid` and `vtid` into `output`, an absolute path:
+/// 64 bytes each, header included. The tracer waits for room rather than discard.
 pub(super) fn record_ticks(count: u64, output: &Path) -> anyhow::Result<()> {
     let daemon = SessionDaemon::start()?;
     let program = compile(daemon.folder())?;
@@ -28,10 +31,12 @@ pub(super) fn record_ticks(count: u64, output: &Path) -> anyhow::Result<()> {
         "ticks",
     ])?;
     daemon.lttng(["enable-event", "--userspace", "--channel=ticks", "bench:*"])?;
+    let context = ["add-context", "--userspace", "--channel=ticks", "--type=vpid", "--type=vtid"];
+    daemon.lttng(context)?;
     daemon.lttng(["start"])?;
     let status = daemon
         .command(program)
-        .arg(count.to_string())
+        .args([count.to_string(), THREADS.to_string()])
         .env("LTTNG_UST_ALLOW_BLOCKING", "1")
         .env("LTTNG_UST_REGISTER_TIMEOUT", "-1")
         .status()
@@ -50,7 +55,7 @@ fn compile(folder: &Path) -> anyhow::Result<PathBuf> {
         .current_dir(folder)
         .args(["-O2", "-I.", "-o"])
         .arg(&program)
-        .args(["tick.c", "-llttng-ust", "-ldl"])
+        .args(["tick.c", "-pthread", "-llttng-ust", "-ldl"])
         .output()
         .context("cc")?;
     ensure!(output.status.success(), "cc: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,47 +1,131 @@
 //! What a command costs, and how several rounds of it are summed up.
 
+use std::ffi::OsString;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::time::{ClockId, clock_gettime};
 
-/// What one run of a command cost.
+/// What a stretch of a process's life cost.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
-    /// User and system CPU time of the process and of the children it waited for; in steps of 10 ms.
+    /// User and system CPU time.
     pub(super) cpu: Duration,
     /// From start to end.
     pub(super) wall: Duration,
 }
 
-/// Runs `command` to its end with its output thrown away; fails when it does.
-pub(super) fn run(command: &mut Command) -> anyhow::Result<Cost> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let before = cpu_of_waited_children()?;
-    let begin = Instant::now();
-    let status = command
-        .status()
-        .with_context(|| format!("cannot run {}", command.get_program().display()))?;
-    let wall = begin.elapsed();
-    if !status.success() {
-        bail!("{command:?} ended with {status}");
-    }
-    Ok(Cost { cpu: cpu_of_waited_children()?.saturating_sub(before), wall })
+/// What one run of a command cost, with the children it waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Usage {
+    /// Its time.
+    pub(super) cost: Cost,
+    /// The most memory that was resident at once, in bytes.
+    pub(super) peak_bytes: u64,
 }
 
-/// CPU time that a running process has used so far, all its threads together.
+/// A command to measure: a program and its arguments. Its time zone is UTC.
+#[derive(Debug, Clone)]
+pub(super) struct Run(Vec<OsString>);
+
+impl Run {
+    pub(super) fn new<S: Into<OsString>>(words: impl IntoIterator<Item = S>) -> Self {
+        Self(words.into_iter().map(Into::into).collect())
+    }
+
+    pub(super) fn args<S: Into<OsString> + Clone>(mut self, words: &[S]) -> Self {
+        self.0.extend(words.iter().cloned().map(Into::into));
+        self
+    }
+
+    pub(super) fn arg(mut self, word: impl Into<OsString>) -> Self {
+        self.0.push(word.into());
+        self
+    }
+
+    /// Runs it to its end with its output thrown away; fails when it does.
+    ///
+    /// The kernel counts the memory of the process that starts a program as the program's own, so a fresh
+    /// process, which holds next to nothing, starts it and reports.
+    pub(super) fn measure(&self) -> anyhow::Result<Usage> {
+        let output = Command::new(std::env::current_exe()?)
+            .arg("measured")
+            .arg("--")
+            .args(&self.0)
+            .env("TZ", "UTC")
+            .stdin(Stdio::null())
+            .output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+        Usage::parse(&String::from_utf8_lossy(&output.stdout))
+    }
+}
+
+impl Usage {
+    /// Runs a command as the only child of this process.
+    fn of(command: &[OsString]) -> anyhow::Result<Self> {
+        let (program, arguments) = command.split_first().context("no command")?;
+        let begin = Instant::now();
+        let status = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .with_context(|| format!("cannot run {}", program.display()))?;
+        let wall = begin.elapsed();
+        if !status.success() {
+            bail!("{command:?} ended with {status}");
+        }
+        let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+        let micros = usage.user_time().tv_sec() * 1_000_000
+            + usage.user_time().tv_usec()
+            + usage.system_time().tv_sec() * 1_000_000
+            + usage.system_time().tv_usec();
+        let cpu = Duration::from_micros(u64::try_from(micros)?);
+        let peak_bytes = u64::try_from(usage.max_rss())? * 1024;
+        Ok(Self { cost: Cost { cpu, wall }, peak_bytes })
+    }
+
+    fn print(&self) -> String {
+        let Self { cost, peak_bytes } = self;
+        format!("{} {} {peak_bytes}", cost.cpu.as_micros(), cost.wall.as_micros())
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let numbers: Vec<u64> = text
+            .split_whitespace()
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .with_context(|| format!("not a usage: {text}"))?;
+        let &[cpu, wall, peak_bytes] = numbers.as_slice() else { bail!("not a usage: {text}") };
+        let cost = Cost { cpu: Duration::from_micros(cpu), wall: Duration::from_micros(wall) };
+        Ok(Self { cost, peak_bytes })
+    }
+}
+
+/// `xtask measured -- COMMAND…`: runs it and prints its CPU time and wall time in microseconds, and its peak
+/// memory in bytes.
+#[expect(clippy::print_stdout, reason = "the line is what the caller reads")]
+pub(crate) fn measured(command: &[OsString]) -> anyhow::Result<()> {
+    println!("{}", Usage::of(command)?.print());
+    Ok(())
+}
+
+/// CPU time that a running process has used so far, all its threads together; in steps of 10 ms.
 pub(super) fn cpu_of_process(pid: u32) -> anyhow::Result<Duration> {
     stat_ticks(&format!("/proc/{pid}/stat"), UTIME)
 }
 
-fn cpu_of_waited_children() -> anyhow::Result<Duration> {
-    stat_ticks("/proc/self/stat", CUTIME)
+/// CPU time that the calling thread has used so far.
+pub(super) fn cpu_of_this_thread() -> anyhow::Result<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
 }
 
-/// Positions after the command name in `/proc/PID/stat` (proc_pid_stat(5), fields 14 and 16).
+/// Position after the command name in `/proc/PID/stat` (proc_pid_stat(5), field 14).
 const UTIME: usize = 11;
-const CUTIME: usize = 13;
 
 /// The sum of two neighbouring tick counts, user first and system second.
 fn stat_ticks(path: &str, first: usize) -> anyhow::Result<Duration> {
@@ -87,20 +171,37 @@ impl Rounds {
 mod tests {
     use super::*;
 
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
     #[test]
-    fn a_busy_child_is_charged_for_its_cpu_time() {
-        let cost =
-            run(Command::new("sh")
-                .args(["-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"]));
-        let cost = cost.unwrap();
-        assert!(cost.cpu >= Duration::from_millis(10), "{cost:?}");
-        assert!(cost.wall >= Duration::from_millis(10), "{cost:?}");
+    fn a_busy_child_is_charged_for_its_time_and_memory() {
+        let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+        let usage = Usage::of(&words(&["sh", "-c", busy])).unwrap();
+        assert!(usage.cost.cpu >= Duration::from_millis(5), "{usage:?}");
+        assert!(usage.cost.wall >= Duration::from_millis(5), "{usage:?}");
+        assert!(usage.peak_bytes >= 100_000, "{usage:?}");
+        let again = Usage::parse(&usage.print()).unwrap();
+        assert_eq!(again.cost.cpu, usage.cost.cpu);
+        assert_eq!(again.peak_bytes, usage.peak_bytes);
     }
 
     #[test]
     fn a_failing_command_is_an_error() {
-        assert!(run(&mut Command::new("false")).is_err());
-        assert!(run(&mut Command::new("/nonexistent/program")).is_err());
+        assert!(Usage::of(&words(&["false"])).is_err());
+        assert!(Usage::of(&words(&["/nonexistent/program"])).is_err());
+        assert!(Usage::of(&[]).is_err());
+    }
+
+    #[test]
+    fn a_threads_own_time_grows_with_its_work() {
+        let before = cpu_of_this_thread().unwrap();
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(20) {
+            std::hint::spin_loop();
+        }
+        assert!(cpu_of_this_thread().unwrap() > before);
     }
 
     #[test]

@@ -11,12 +11,14 @@ mod relay;
 
 use clap::Subcommand;
 
+pub(crate) use measure::measured;
+
 /// What can be measured.
 #[derive(Subcommand)]
 pub(crate) enum Bench {
     /// Slowdown of a loop of system calls under `throughline capture kernel`, bpftrace and perf trace
     Capture(capture::Args),
-    /// Events per CPU second of `throughline read` against `babeltrace2 -o dummy`
+    /// Every speed of `throughline read` against babeltrace2 and against a loop written for one layout
     Read(read::Args),
     /// CPU seconds per GB and microseconds per small packet against `lttng-relayd`
     Relay(relay::Args),

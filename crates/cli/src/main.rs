@@ -2,6 +2,7 @@
 
 mod command;
 mod outcome;
+mod table;
 mod units;
 
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ enum Command {
     Capture(command::capture::Args),
     /// Print the event records of recordings, merged in time
     Read(command::read::Args),
+    /// Say what traces in the Common Trace Format hold
+    Ctf(command::ctf::Args),
     /// Say where the time of requests went, or which system calls were made
     Analyze(command::analyze::Args),
     /// Take recording sessions of LTTng over the network
@@ -50,6 +53,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
         Command::Capture(args) => command::capture::run(args),
         Command::Read(args) => command::read::run(&args),
+        Command::Ctf(args) => command::ctf::run(&args),
         Command::Analyze(args) => command::analyze::run(&args),
         Command::Relay(args) => command::relay::run(&args),
         Command::Up(args) => command::up::run(args),

@@ -1,6 +1,8 @@
-//! Times and sizes as people write them: `2s`, `500ms`, `8MiB`.
+//! Times and sizes as people write and read them: `2s`, `500ms`, `8MiB`.
 
 use std::time::Duration;
+
+use model::Timestamp;
 
 /// Why a text is no time or size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +58,25 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, UnitError> {
     number.checked_mul(unit_bytes).filter(|bytes| *bytes > 0).ok_or(UnitError::Range)
 }
 
+/// A point in time as RFC 3339 in UTC, to the nanosecond.
+pub(crate) fn rfc3339(at: Timestamp) -> String {
+    let instant = jiff::Timestamp::from_nanosecond(at.nanos().into());
+    // Any 64 bits of nanoseconds are within the calendar.
+    instant.map_or_else(|_| format!("{} ns", at.nanos()), |instant| format!("{instant:.9}"))
+}
+
+/// A number of bytes with the largest binary unit of which there is at least one: `496 B`, `7.73 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [(u32, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match UNITS.iter().find(|(shift, _)| bytes >> shift > 0) {
+        None => format!("{bytes} B"),
+        Some((shift, unit)) => {
+            let hundredths = (u128::from(bytes) * 100) >> shift;
+            format!("{}.{:02} {unit}", hundredths / 100, hundredths % 100)
+        }
+    }
+}
+
 fn split<'a>(text: &'a str, example: &'static str) -> Result<(u64, &'a str), UnitError> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -78,6 +99,27 @@ mod tests {
         assert_eq!(parse_duration("s"), Err(UnitError::Number("2s")));
         assert_eq!(parse_duration("0s"), Err(UnitError::Range));
         assert!(matches!(parse_duration("2"), Err(UnitError::Unit { .. })));
+    }
+
+    #[test]
+    fn sizes_are_shown_in_the_largest_unit() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1_023, "1023 B"),
+            (1_024, "1.00 KiB"),
+            (8_105_984, "7.73 MiB"),
+            (u64::MAX, "16777215.99 TiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn points_in_time_are_shown_in_utc() {
+        let at = |nanos| rfc3339(Timestamp::from_nanos(nanos));
+        assert_eq!(at(1_795_193_047_000_000_001), "2026-11-20T16:44:07.000000001Z");
+        assert_eq!(at(-1), "1969-12-31T23:59:59.999999999Z");
+        assert_eq!(at(i64::MIN), "1677-09-21T00:12:43.145224192Z");
     }
 
     #[test]

@@ -47,10 +47,10 @@ pub(crate) struct Lost {
 
 /// What the packet before said, with its times.
 #[derive(Debug, Clone, Copy)]
-struct Before {
-    end: Option<Timestamp>,
-    discarded: Option<u64>,
-    sequence: Option<u64>,
+pub(crate) struct Before {
+    pub(crate) end: Option<Timestamp>,
+    pub(crate) discarded: Option<u64>,
+    pub(crate) sequence: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -324,7 +324,7 @@ impl<'r> Lane<'r> {
 }
 
 /// What the counters of two packets in a row say was lost between their ends.
-fn losses(
+pub(crate) fn losses(
     before: Before,
     head: Head,
     discarded_bits: Option<u8>,

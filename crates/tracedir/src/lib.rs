@@ -35,8 +35,10 @@ mod error;
 mod finding;
 mod lane;
 mod merge;
+mod packets;
 mod recording;
 mod stream;
+mod survey;
 mod window;
 
 pub use chunk::{
@@ -47,5 +49,7 @@ pub use error::{Action, Error};
 pub use finding::{Cause, Finding, Findings};
 pub use lane::{MAX_PACKET_BYTES, PacketEnds};
 pub use merge::{Event, Item, Loss, LossKind, Merged};
+pub use packets::IndexProblem;
 pub use recording::{ClassCache, LogicalTrace, MAX_METADATA_BYTES, Recording};
 pub use stream::{Stream, StreamCover, StreamKey};
+pub use survey::StreamSurvey;

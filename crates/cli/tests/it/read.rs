@@ -19,16 +19,16 @@ fn read(args: &[&str], paths: &[&Path]) -> Output {
     output.expect("the command starts")
 }
 
-fn stdout(output: &Output) -> &str {
+pub(crate) fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).expect("UTF-8")
 }
 
-fn stderr(output: &Output) -> &str {
+pub(crate) fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).expect("UTF-8")
 }
 
 /// A trace of one stream: a packet with event records at 1.5 s and 2.5 s, another with one at 3.5 s after 2 were lost.
-fn trace() -> TempDir {
+pub(crate) fn trace() -> TempDir {
     let fields = vec![
         Field::new("value", FieldClass::Int(IntClass::U64)),
         Field::new("text", FieldClass::String),

@@ -1,0 +1,31 @@
+//! `throughline ctf VERB PATH…`: what traces in the Common Trace Format hold.
+
+mod info;
+
+use clap::Subcommand;
+
+use crate::outcome::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  throughline ctf info session/        streams, packets, clocks, environment, loss
+  throughline ctf info --format json session/ | jq '.traces[].streams[].packets'";
+
+#[derive(clap::Args)]
+#[command(before_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Say what traces hold: streams, packets, clocks, environment, loss
+    Info(info::Args),
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    match &args.verb {
+        Verb::Info(args) => info::run(args),
+    }
+}

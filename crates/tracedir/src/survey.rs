@@ -1,0 +1,155 @@
+//! What a recording holds, told by its metadata, its indexes and its packet headers.
+//!
+//! Time and memory follow the number of packets, not their contents: no event record is decoded.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use ctf::StreamClass;
+use model::Timestamp;
+
+use crate::finding::{Finding, Findings};
+use crate::lane::{Before, Lost, losses};
+use crate::merge::LossKind;
+use crate::packets::{IndexProblem, IndexState, PacketAt, for_each_packet, index_state};
+use crate::recording::{LogicalTrace, Recording};
+use crate::stream::{Head, PacketFile, Stream, StreamKey};
+
+/// What one stream holds.
+#[derive(Debug)]
+pub struct StreamSurvey {
+    /// The stream.
+    pub key: StreamKey,
+    /// Position of its trace in [`Recording::traces`].
+    pub trace_index: Option<usize>,
+    /// How many files hold it.
+    pub files: u64,
+    /// Bytes in these files.
+    pub bytes: u64,
+    /// How many packets could be told apart.
+    pub packets: u64,
+    /// Bits of packet content, headers and contexts included.
+    pub content_bits: u64,
+    /// Begin of the first packet; `None` without a clock.
+    pub begin: Option<Timestamp>,
+    /// End of the last packet, its begin when it was never closed; `None` without a clock.
+    pub end: Option<Timestamp>,
+    /// Event records that the tracer had no room for, between the first packet and the last.
+    pub lost_event_records: u64,
+    /// Packets that are absent between the first and the last, by their sequence numbers.
+    pub lost_packets: u64,
+    /// The tracer's count of discarded event records at the first packet's end: what precedes it is not known here.
+    pub discarded_at_first: Option<u64>,
+    /// Files with an index that is used.
+    pub indexes_trusted: u64,
+    /// Files without an index.
+    pub indexes_absent: u64,
+    /// Files whose index is of no use: the index file, and why.
+    pub indexes_refused: Vec<(PathBuf, IndexProblem)>,
+}
+
+impl Recording {
+    /// Looks at all packet headers or indexes; streams are in the order of [`Recording::streams`]. What cannot be read
+    /// on the way is added to `findings`.
+    #[must_use]
+    pub fn survey(&self, findings: &mut Findings) -> Vec<StreamSurvey> {
+        let folders = folders(self.traces());
+        self.streams().iter().map(|stream| of_stream(stream, &folders, findings)).collect()
+    }
+}
+
+/// From each folder to the position of its trace.
+fn folders(traces: &[LogicalTrace]) -> HashMap<&Path, usize> {
+    traces
+        .iter()
+        .enumerate()
+        .flat_map(|(index, trace)| trace.folders().iter().map(move |at| (at.as_path(), index)))
+        .collect()
+}
+
+fn of_stream(
+    stream: &Stream,
+    folders: &HashMap<&Path, usize>,
+    findings: &mut Findings,
+) -> StreamSurvey {
+    let first = stream.files.first();
+    let folder = first.and_then(|file| file.file.path.parent());
+    let mut survey = StreamSurvey {
+        key: stream.key().clone(),
+        trace_index: folder.and_then(|folder| folders.get(folder).copied()),
+        files: 0,
+        bytes: 0,
+        packets: 0,
+        content_bits: 0,
+        begin: None,
+        end: None,
+        lost_event_records: 0,
+        lost_packets: 0,
+        discarded_at_first: None,
+        indexes_trusted: 0,
+        indexes_absent: 0,
+        indexes_refused: Vec::new(),
+    };
+    let mut before = None;
+    for file in &stream.files {
+        add_file(&mut survey, file, &mut before, findings);
+    }
+    survey
+}
+
+fn add_file(
+    survey: &mut StreamSurvey,
+    file: &PacketFile,
+    before: &mut Option<Before>,
+    findings: &mut Findings,
+) {
+    survey.files += 1;
+    survey.bytes += file.file.len;
+    let index = index_state(&file.file);
+    let read = for_each_packet(&file.file, &file.class, &index, |packet| {
+        add_packet(survey, file, &packet, before);
+    });
+    if let Err((offset_bytes, cause)) = read {
+        let lost_bytes = file.file.len.saturating_sub(offset_bytes);
+        findings.push(Finding::Rest {
+            path: file.file.path.clone(),
+            offset_bytes,
+            lost_bytes,
+            cause,
+        });
+    }
+    match index {
+        IndexState::Absent => survey.indexes_absent += 1,
+        IndexState::Trusted(_) => survey.indexes_trusted += 1,
+        IndexState::Refused(problem) => {
+            let path = file.file.index_path().unwrap_or_default();
+            survey.indexes_refused.push((path, problem));
+        }
+    }
+}
+
+fn add_packet(
+    survey: &mut StreamSurvey,
+    file: &PacketFile,
+    packet: &PacketAt,
+    before: &mut Option<Before>,
+) {
+    let head = Head::of(&packet.info, packet.offset_bytes);
+    let begin = file.time(head.begin);
+    let end = file.time(head.end.filter(|end| *end != 0)).or(begin);
+    let bits = file.stream_class().and_then(StreamClass::discarded_counter_bits);
+    if survey.packets == 0 {
+        (survey.begin, survey.discarded_at_first) = (begin, head.discarded);
+    }
+    survey.packets += 1;
+    survey.content_bits += packet.info.content_bits.unwrap_or(0);
+    survey.end = survey.end.max(end);
+    let lost = before.map_or([None; 2], |before| losses(before, head, bits, begin, end));
+    for Lost { kind, count, .. } in lost.into_iter().flatten() {
+        match kind {
+            LossKind::EventRecords => survey.lost_event_records += count,
+            LossKind::Packets => survey.lost_packets += count,
+        }
+    }
+    *before = Some(Before { end, discarded: head.discarded, sequence: head.sequence });
+}

@@ -62,6 +62,28 @@ pub(crate) const fn reverse(value: u64, bits: u8) -> u64 {
     value.reverse_bits() >> (64 - bits as u32)
 }
 
+/// The number whose IEEE 754 representation of 16, 32 or 64 bits is `raw`.
+pub(crate) fn float(raw: u64, bits: u8) -> f64 {
+    match (bits, u32::try_from(raw)) {
+        (16, Ok(raw)) => half(raw),
+        (32, Ok(raw)) => f32::from_bits(raw).into(),
+        _ => f64::from_bits(raw),
+    }
+}
+
+/// One sign bit, five exponent bits, ten mantissa bits.
+fn half(raw: u32) -> f64 {
+    let (exponent, mantissa) = (raw >> 10 & 0x1F, raw & 0x3FF);
+    let magnitude = match exponent {
+        0 => f64::from(mantissa) * 2_f64.powi(-24),
+        0x1F if mantissa == 0 => f64::INFINITY,
+        0x1F => f64::NAN,
+        // The exponent's bias is 15, and the mantissa counts in 1/1024.
+        _ => f64::from(mantissa | 0x400) * 2_f64.powi(exponent.cast_signed() - 25),
+    };
+    if raw >> 15 & 1 == 0 { magnitude } else { -magnitude }
+}
+
 /// Extends the sign of a `bits`-bit two's complement number.
 #[inline]
 pub(crate) fn sign_extend(value: u64, bits: u8) -> i64 {
@@ -102,6 +124,17 @@ mod tests {
         assert_eq!(sign_extend(0b0_1111, 5), 15);
         assert_eq!(sign_extend(u64::MAX, 64), -1);
         assert_eq!(sign_extend(1, 1), -1);
+    }
+
+    #[test]
+    fn floats_of_three_widths_are_read() {
+        let half = |raw| float(raw, 16);
+        assert_eq!([half(0x3C00), half(0xC000), half(0x7BFF)], [1.0, -2.0, 65504.0]);
+        assert_eq!([half(0x3555), half(0x0001)], [0.333_251_953_125, 2_f64.powi(-24)]);
+        assert_eq!([half(0x7C00), half(0xFC00)], [f64::INFINITY, f64::NEG_INFINITY]);
+        assert!(half(0x7E00).is_nan() && half(0x8000).is_sign_negative());
+        assert_eq!(float(0x3FC0_0000, 32), 1.5);
+        assert_eq!(float(0xBFF8_0000_0000_0000, 64), -1.5);
     }
 
     #[test]

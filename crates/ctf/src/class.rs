@@ -6,7 +6,7 @@ use crate::clock::{ClockClass, Uuid};
 use crate::error::Error;
 use crate::header::HeaderPlan;
 use crate::layout::Layout;
-use crate::metadata;
+use crate::metadata::{self, MetadataWarning, Warnings};
 use crate::value::{FieldHandle, Scope};
 
 /// The order of bytes, and with it of bits, in a field.
@@ -95,6 +95,7 @@ pub struct TraceClass {
     pub(crate) events: Vec<EventRecordClass>,
     /// How many values of earlier fields must be kept at once for references to them.
     pub(crate) registers: u32,
+    pub(crate) warnings: Warnings,
 }
 
 impl TraceClass {
@@ -105,6 +106,20 @@ impl TraceClass {
     /// [`Error::NotMetadata`], or [`Error::Ctf2`].
     pub fn parse(metadata: &[u8]) -> Result<Self, Error> {
         metadata::parse(metadata)
+    }
+
+    /// What the metadata say that was read past, such as attributes that nothing knows; by rising offset.
+    ///
+    /// The list is bounded: see [`Self::unlisted_warnings`].
+    #[must_use]
+    pub fn warnings(&self) -> &[MetadataWarning] {
+        &self.warnings.list
+    }
+
+    /// How many warnings there are beyond [`Self::warnings`].
+    #[must_use]
+    pub const fn unlisted_warnings(&self) -> u64 {
+        self.warnings.more
     }
 
     /// The version of its metadata.
@@ -119,7 +134,8 @@ impl TraceClass {
         &self.identity
     }
 
-    /// The UUID that the metadata declares; packets that carry one must carry this.
+    /// The UUID that the metadata declares; packets that carry another say so in
+    /// [`crate::packet::PacketInfo::foreign_uuid`].
     #[must_use]
     pub const fn uuid(&self) -> Option<Uuid> {
         self.uuid

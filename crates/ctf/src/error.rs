@@ -259,14 +259,6 @@ pub enum DecodeErrorKind {
         /// What it begins with.
         found: u64,
     },
-    /// The packet belongs to another trace.
-    #[error("the packet belongs to trace {found}, the metadata to {expected}")]
-    OtherTrace {
-        /// The metadata's UUID.
-        expected: Uuid,
-        /// The packet's UUID.
-        found: Uuid,
-    },
     /// No data stream class has this id.
     #[error("no data stream class has the id {id}")]
     UnknownStreamClass {

@@ -90,7 +90,7 @@ impl Run {
             _ => {}
         }
         self.bits += u64::from(int.bits);
-        (int.save.is_none() && !int.signed && !int.reversed).then_some(())
+        (!int.is_saved() && !int.signed && !int.reversed).then_some(())
     }
 
     #[inline]
@@ -131,6 +131,8 @@ impl SelectedPlan {
             return None;
         };
         let usable = int.save == Some(variant.register)
+            && int.shared_saves.is_empty()
+            && variant.clears.is_empty()
             && !int.signed
             && !int.reversed
             && int.role != Some(Role::ClockTimestamp);

@@ -70,12 +70,14 @@ pub(crate) struct Integer {
     pub(crate) meaning: Meaning,
     pub(crate) role: Option<Role>,
     pub(crate) save: Option<Register>,
+    /// Registers of references that may lead here or to other fields, of which the one decoded last counts.
+    pub(crate) shared_saves: Box<[Register]>,
     pub(crate) mappings: Option<Arc<Mappings>>,
 }
 
 impl Integer {
     /// An unsigned number.
-    pub(crate) const fn unsigned(bits: u8, order: ByteOrder) -> Self {
+    pub(crate) fn unsigned(bits: u8, order: ByteOrder) -> Self {
         Self {
             bits,
             signed: false,
@@ -85,8 +87,14 @@ impl Integer {
             meaning: Meaning::Number,
             role: None,
             save: None,
+            shared_saves: Box::default(),
             mappings: None,
         }
+    }
+
+    /// Whether references lead here.
+    pub(crate) const fn is_saved(&self) -> bool {
+        self.save.is_some() || !self.shared_saves.is_empty()
     }
 
     /// The value at bit `pos`, its sign extended; `None` when it is not all there.
@@ -112,7 +120,12 @@ pub(crate) struct Selector {
     pub(crate) ranges: Vec<(i128, i128, u32)>,
     /// The node of each option.
     pub(crate) options: Vec<u32>,
+    /// Registers of references into single options: unset unless that option is chosen.
+    pub(crate) clears: Vec<Register>,
 }
+
+/// What a register holds when the field it is of was not decoded. No length and no selector's label.
+pub(crate) const UNSET: u64 = u64::MAX;
 
 impl Selector {
     /// The option node for a raw selector value.
@@ -340,7 +353,7 @@ fn measure_one(nodes: &[Node], sizes: &[Option<u64>], index: usize) -> (u64, Opt
     match &node.kind {
         Kind::Integer(int) => {
             let bits = u64::from(int.bits);
-            (bits, int.save.is_none().then_some(bits))
+            (bits, (!int.is_saved()).then_some(bits))
         }
         Kind::Float { bits, .. } => (u64::from(*bits), Some(u64::from(*bits))),
         Kind::VarInteger(_) => (8, None),
@@ -425,13 +438,14 @@ impl Compiler {
         match (&node.kind, size) {
             (Kind::Structure, _) => return at + 1,
             (Kind::Integer(int), _) => {
-                self.saves.extend(int.save.map(|register| Save {
+                let registers = int.save.iter().chain(&*int.shared_saves);
+                self.saves.extend(registers.map(|register| Save {
                     offset: self.offset,
                     bits: int.bits,
                     signed: int.signed,
                     order: int.order,
                     reversed: int.reversed,
-                    register,
+                    register: *register,
                 }));
                 self.skip(u64::from(int.bits), index);
             }

@@ -67,6 +67,7 @@ pub use event::EventRecord;
 #[doc(hidden)]
 pub use fuzz::{fuzz_metadata, fuzz_packets};
 pub use layout::{Meaning, Role};
+pub use metadata::{MetadataWarning, WarningKind};
 pub use value::{
     BitsValue, Compound, Encoding, EnumValue, Field, FieldHandle, Scope, Shape, Value, Visitor,
     WideText,

@@ -59,6 +59,9 @@ pub struct PacketInfo {
     pub sequence_number: Option<u64>,
     /// The CPU that wrote the packet.
     pub cpu_id: Option<u64>,
+    /// The trace UUID that the packet carries, when the metadata's is another one. Such packets are read all the
+    /// same, as Babeltrace 2 does: the metadata that lie next to a stream are most likely its own.
+    pub foreign_uuid: Option<Uuid>,
     /// Where the first event record begins, before its alignment.
     pub header_end_bits: u64,
 }
@@ -101,7 +104,7 @@ fn read_header(
     if let Some(layout) = &trace.packet_header {
         let mut walk = context.walk(layout, pos);
         let walked = walk.run(0, true, &mut roles);
-        roles.check_identity(trace)?;
+        roles.check_magic()?;
         match walked {
             Ok(last) => (pos, order) = (walk.pos, last),
             Err(fault) => return short(fault, bytes.len(), Scope::PacketHeader, layout),
@@ -117,6 +120,7 @@ fn read_header(
     }
     let mut info = roles.info;
     info.stream_class_id = stream.id;
+    info.foreign_uuid = roles.foreign_uuid(trace);
     info.header_end_bits = pos;
     info.total_bits = info.total_bits.or(info.content_bits);
     info.content_bits = info.content_bits.or(info.total_bits);
@@ -188,23 +192,21 @@ struct Roles {
 }
 
 impl Roles {
-    fn check_identity(&self, trace: &TraceClass) -> Result<(), DecodeError> {
-        let found = Uuid(self.uuid);
-        let kind = match (self.magic, trace.uuid) {
-            (Some(found), _) if found != u64::from(PACKET_MAGIC) => {
-                DecodeErrorKind::Magic { found }
-            }
-            (_, Some(expected)) if self.uuid_len == 16 && found != expected => {
-                DecodeErrorKind::OtherTrace { expected, found }
-            }
-            _ => return Ok(()),
-        };
-        Err(DecodeError {
-            offset_bits: 0,
-            event_index: None,
-            field: "packet header".to_owned(),
-            kind,
-        })
+    fn check_magic(&self) -> Result<(), DecodeError> {
+        match self.magic {
+            Some(found) if found != u64::from(PACKET_MAGIC) => Err(DecodeError {
+                offset_bits: 0,
+                event_index: None,
+                field: "packet header".to_owned(),
+                kind: DecodeErrorKind::Magic { found },
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn foreign_uuid(&self, trace: &TraceClass) -> Option<Uuid> {
+        let found = Some(Uuid(self.uuid)).filter(|_| self.uuid_len == 16)?;
+        Some(found).filter(|found| trace.uuid.is_some_and(|expected| expected != *found))
     }
 }
 

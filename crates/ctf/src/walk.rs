@@ -9,7 +9,7 @@ use std::fmt;
 use crate::bits;
 use crate::class::ByteOrder;
 use crate::error::DecodeErrorKind;
-use crate::layout::{Integer, Kind, Layout, Length, Meaning, Node, Register};
+use crate::layout::{Integer, Kind, Layout, Length, Meaning, Node, Register, UNSET};
 use crate::value::{
     BitsValue, Context, Encoding, EnumValue, Field, Shape, Value, Visitor, WideText,
 };
@@ -173,6 +173,9 @@ impl<'a> Walk<'a> {
             }
             Kind::Variant(selector) => {
                 let raw = register(self.context.registers, selector.register).unwrap_or(0);
+                for clear in &selector.clears {
+                    set(self.context.registers, *clear, UNSET);
+                }
                 let option = selector.choose(raw).map_err(|selector| {
                     self.fault(index, DecodeErrorKind::NoOption { selector })
                 })?;
@@ -250,11 +253,11 @@ impl<'a> Walk<'a> {
     /// Keeps the value for references to it.
     #[inline]
     fn save(&self, int: &Integer, raw: u64) {
-        if let Some(save) = int.save
-            && let Some(slot) =
-                usize::try_from(save).ok().and_then(|i| self.context.registers.get(i))
-        {
-            slot.set(raw);
+        if let Some(save) = int.save {
+            set(self.context.registers, save, raw);
+        }
+        for save in &int.shared_saves {
+            set(self.context.registers, *save, raw);
         }
     }
 
@@ -288,6 +291,12 @@ impl<'a> Walk<'a> {
 
 pub(crate) fn register(registers: &[Cell<u64>], register: Register) -> Option<u64> {
     registers.get(usize::try_from(register).ok()?).map(Cell::get)
+}
+
+fn set(registers: &[Cell<u64>], register: Register, value: u64) {
+    if let Some(slot) = usize::try_from(register).ok().and_then(|i| registers.get(i)) {
+        slot.set(value);
+    }
 }
 
 /// The value of an integer field whose sign is extended already.
@@ -366,11 +375,7 @@ pub(crate) fn scalar<'a>(
         Kind::Float { bits, order, reversed } => {
             let (raw, end) = read(*bits, *order)?;
             let raw = if *reversed { bits::reverse(raw, *bits) } else { raw };
-            let single = u32::try_from(raw).ok().filter(|_| *bits == 32);
-            Ok((
-                Value::Float(single.map_or(f64::from_bits(raw), |raw| f32::from_bits(raw).into())),
-                end,
-            ))
+            Ok((Value::Float(bits::float(raw, *bits)), end))
         }
         Kind::TextArray(length, _) | Kind::Blob(length, _) => {
             let length = match *length {

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::lexer::{Problem, Token, unescape};
-use super::parser::{Attribute, Inside, KEYWORDS, Parser, Statement, shorten};
-use super::types::{IntegerType, LengthType, Member, NameSpace, Names, Path, Type, TypeId};
+use super::parser::{Attribute, Inside, KEYWORDS, Parser, Statement, Use, shorten};
+use super::scope::absolute;
+use super::types::{BodyId, IntegerType, LengthType, Member, NameSpace, Path, Type, TypeId};
 use crate::class::{Base, ByteOrder};
 use crate::error::TextProblem;
 use crate::value::{Mapping, Mappings};
@@ -32,6 +33,7 @@ pub(crate) enum Purpose {
 #[derive(Debug)]
 pub(crate) struct Body<'a> {
     at: usize,
+    id: BodyId,
     name: Option<&'a str>,
     /// For variants: their selector.
     variant: Option<Option<Path>>,
@@ -138,9 +140,11 @@ impl<'a> Parser<'a> {
             let limit = super::types::MAX_DEPTH.into();
             return Err((at, TextProblem::TooMany { what: "levels of nesting", limit }));
         }
-        self.names.push(Names::default());
+        self.names.open();
         let (members, member_names) = (Vec::new(), HashSet::new());
-        self.open.push(Body { at, name, variant, members, member_names, purpose });
+        let id = self.bodies;
+        self.bodies = id.saturating_add(1);
+        self.open.push(Body { at, id, name, variant, members, member_names, purpose });
         Ok(())
     }
 
@@ -152,7 +156,7 @@ impl<'a> Parser<'a> {
             return self.open_body(at, name, None, purpose).map(|()| None);
         }
         let name = name.ok_or_else(|| self.unexpected("a name or {"))?;
-        let ty = self.look_up(name_at, NameSpace::Structure, name)?;
+        let ty = self.tagged(name_at, NameSpace::Structure, "struct", name)?;
         Ok(Some((ty, purpose)))
     }
 
@@ -171,26 +175,31 @@ impl<'a> Parser<'a> {
             return self.open_body(at, name, Some(selector), purpose).map(|()| None);
         }
         let name = name.ok_or_else(|| self.unexpected("a name or {"))?;
-        let named = self.look_up(name_at, NameSpace::Variant, name)?;
+        let named = self.tagged(name_at, NameSpace::Variant, "variant", name)?;
         let ty = match (selector, self.document.types.get(named)) {
-            (Some(selector), Some(Type::Variant { selector: None, options })) => {
+            (Some(selector), Some(Type::Variant { options, .. })) => {
                 let options = Arc::clone(options);
                 self.add(at, Type::Variant { selector: Some(selector), options })?
             }
-            (Some(_), _) => {
-                return Err((
-                    at,
-                    TextProblem::Duplicate { what: "selector of variant", name: shorten(name) },
-                ));
-            }
-            (None, _) => named,
+            _ => named,
         };
         Ok(Some((ty, purpose)))
     }
 
+    /// What `struct name`, `variant name` or `enum name` stands for: the compound of that name, or an alias of several
+    /// words such as `struct page *`.
+    fn tagged(&mut self, at: usize, space: NameSpace, tag: &str, name: &str) -> Result<TypeId> {
+        let stars = self.stars()?;
+        let alias = self.names.get(NameSpace::Alias, &format!("{tag} {name}{stars}"));
+        match alias {
+            Some(alias) if !stars.is_empty() || self.names.get(space, name).is_none() => Ok(alias),
+            _ => self.look_up(at, space, name),
+        }
+    }
+
     /// A dotted reference whose parts are no keywords, except for the prefixes of scopes.
     fn reference(&mut self) -> Result<Path> {
-        let path = self.path()?;
+        let mut path = self.path()?;
         let is_scope = matches!(
             path.names.first().map(|name| &**name),
             Some("stream" | "event" | "trace" | "env")
@@ -206,19 +215,25 @@ impl<'a> Parser<'a> {
                 },
             ));
         }
+        let is_relative = absolute(&path).0.is_none();
+        if let Some(first) = path.names.first().filter(|_| is_relative) {
+            let mut structures = self.open.iter().rev().filter(|body| body.variant.is_none());
+            path.body =
+                structures.find(|body| body.member_names.contains(&**first)).map(|body| body.id);
+        }
         Ok(path)
     }
 
     /// The closing brace of the innermost body.
     fn close(&mut self) -> Result<(TypeId, Purpose)> {
         self.expect("}")?;
-        self.names.pop();
+        self.names.close();
         let Some(body) = self.open.pop() else { return Err(self.unexpected("a declaration")) };
         let members = Arc::from(body.members);
         let (space, ty) = match body.variant {
             None => {
                 let align = self.minimum_align()?;
-                (NameSpace::Structure, Type::Structure { members, align })
+                (NameSpace::Structure, Type::Structure { members, align, body: body.id })
             }
             Some(_) if members.is_empty() => {
                 return Err((body.at, TextProblem::Missing("an option of the variant")));
@@ -287,6 +302,7 @@ impl<'a> Parser<'a> {
         self.expect(":=")?;
         let at = self.at;
         let name = self.type_name()?;
+        let ty = self.brackets(ty)?;
         self.declare(at, NameSpace::Alias, &name, ty)?;
         self.expect(";")
     }
@@ -363,7 +379,7 @@ impl<'a> Parser<'a> {
         let (mut bits, mut align, mut signed, mut order) = (None, None, false, None);
         let (mut base, mut is_text, mut clock) = (Base::Decimal, false, None);
         self.statements("an integer", Inside::Scalar, &mut |_, statement| {
-            let Statement::Value { at, name, value } = statement else { return Ok(()) };
+            let Statement::Value { at, name, value } = statement else { return Ok(Use::Unknown) };
             match &*name {
                 "size" => {
                     let size = value.unsigned(at, "size")?;
@@ -378,9 +394,9 @@ impl<'a> Parser<'a> {
                 "base" => base = display_base(at, &value)?,
                 "encoding" => is_text = encoding(at, &value)?,
                 "map" => clock = Some(mapped_clock(at, value)?),
-                _ => {}
+                _ => return Ok(Use::Unknown),
             }
-            Ok(())
+            Ok(Use::Taken)
         })?;
         let bits = bits.flatten().ok_or((begin, TextProblem::Missing("the size of an integer")))?;
         let align = align.unwrap_or(if bits % 8 == 0 { 8 } else { 1 });
@@ -391,17 +407,18 @@ impl<'a> Parser<'a> {
         self.bump()?;
         let (mut exponent, mut mantissa, mut order, mut align) = (None, None, None, None);
         self.statements("a floating point number", Inside::Scalar, &mut |_, statement| {
-            let Statement::Value { at, name, value } = statement else { return Ok(()) };
+            let Statement::Value { at, name, value } = statement else { return Ok(Use::Unknown) };
             match &*name {
                 "exp_dig" => exponent = Some(value.unsigned(at, "exp_dig")?),
                 "mant_dig" => mantissa = Some(value.unsigned(at, "mant_dig")?),
                 "byte_order" => order = byte_order(at, &value)?,
                 "align" => align = Some(alignment(at, &value)?),
-                _ => {}
+                _ => return Ok(Use::Unknown),
             }
-            Ok(())
+            Ok(Use::Taken)
         })?;
         let bits = match (exponent, mantissa) {
+            (Some(5), Some(11)) => 16,
             (Some(8), Some(24)) => 32,
             (Some(11), Some(53)) => 64,
             (None, _) => return Err((begin, TextProblem::Missing("exp_dig"))),
@@ -424,9 +441,9 @@ impl<'a> Parser<'a> {
         }
         self.statements("a string", Inside::Scalar, &mut |_, statement| match statement {
             Statement::Value { at, name, value } if name == "encoding" => {
-                encoding(at, &value).map(|_| ())
+                encoding(at, &value).map(|_| Use::Taken)
             }
-            _ => Ok(()),
+            _ => Ok(Use::Unknown),
         })
     }
 
@@ -439,7 +456,7 @@ impl<'a> Parser<'a> {
         let container = if self.take(":")? { Some(self.container()?) } else { None };
         if !self.is("{") {
             let name = name.filter(|_| container.is_none()).ok_or_else(|| self.unexpected("{"))?;
-            return self.look_up(name_at, NameSpace::Enumeration, name);
+            return self.tagged(name_at, NameSpace::Enumeration, "enum", name);
         }
         let container = match container {
             Some(container) => container,
@@ -588,7 +605,7 @@ fn mapped_clock(at: usize, value: Attribute) -> Result<Path> {
         && &**clock == "clock"
         && &**property == "value"
     {
-        return Ok(Path { at: path.at, names: vec![name.clone()] });
+        return Ok(Path { at: path.at, names: vec![name.clone()], body: None });
     }
     Err(value.wrong(at, "map"))
 }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::lexer::Problem;
 use super::parser::{Document, EventBlock, StreamBlock, shorten};
 use super::scope::{Draft, Earlier, LOCAL, MAX_NODES, Shared, Writer};
+use super::warning::{Found, WarningKind, Warnings};
 use crate::class::{CtfVersion, EventIds, EventRecordClass, Identity, StreamClass, TraceClass};
 use crate::clock::ClockClass;
 use crate::error::TextProblem;
@@ -17,8 +18,10 @@ type Result<T> = std::result::Result<T, Problem>;
 /// The name of the clock that exists when none is declared and event records have times all the same.
 const IMPLICIT_CLOCK: &str = "default";
 
-pub(crate) fn trace_class(document: Document) -> Result<TraceClass> {
-    let Document { types, trace, environment, mut clocks, mut streams, events } = document;
+/// The trace class, with what is noticed on the way there.
+pub(crate) fn trace_class(document: Document) -> Result<(TraceClass, Found)> {
+    let Document { types, trace, environment, clocks, mut streams, events, warnings } = document;
+    let mut clocks = Clocks::new(clocks);
     let trace = trace.ok_or((0, TextProblem::Missing("the trace block")))?;
     let byte_order = trace.byte_order.ok_or((0, TextProblem::Missing("the trace's byte_order")))?;
     if streams.is_empty() && events.iter().all(|event| event.stream_id.is_none()) {
@@ -29,7 +32,8 @@ pub(crate) fn trace_class(document: Document) -> Result<TraceClass> {
     let mut shared = Shared {
         types: &types,
         native: byte_order,
-        environment: &environment,
+        environment: environment.iter().map(|(name, value)| (name.as_str(), value)).collect(),
+        warnings,
         nodes_left: MAX_NODES,
         registers: 0,
         local_registers: 0,
@@ -38,15 +42,17 @@ pub(crate) fn trace_class(document: Document) -> Result<TraceClass> {
     let mut header =
         Writer::draft(&mut shared, Scope::PacketHeader, trace.packet_header, Vec::new())?;
     if let Some(draft) = &mut header {
-        packet_header_roles(draft, trace.packet_header.map_or(0, |root| root.at), streams.len())?;
+        let at = trace.packet_header.map_or(0, |root| root.at);
+        packet_header_roles(draft, at, streams.len(), &mut shared.warnings)?;
     }
     let mut drafts = Vec::with_capacity(streams.len());
     for (block, id) in streams.iter().zip(stream_ids) {
         drafts.push(StreamDraft::new(&mut shared, block, id, &mut header, &mut clocks)?);
     }
     drafts.sort_by_key(|draft| draft.id);
-    let event_classes = event_classes(&mut shared, events, &mut header, &mut drafts)?;
+    let event_classes = event_classes(&mut shared, events, &mut header, &mut drafts, &clocks)?;
 
+    let warnings = shared.warnings;
     let shared_registers = shared.registers;
     let registers = shared_registers + shared.most_local_registers;
     let compile = |draft: Option<Draft>| draft.map(|draft| compile(draft, shared_registers));
@@ -70,18 +76,20 @@ pub(crate) fn trace_class(document: Document) -> Result<TraceClass> {
     }
     let streams =
         (0_u32..).zip(drafts).map(|(index, draft)| draft.finish(index, shared_registers)).collect();
-    Ok(TraceClass {
+    let trace = TraceClass {
         version: CtfVersion::V1_8,
         identity: Identity::default(),
         uuid: trace.uuid,
         byte_order,
         packet_header: compile(header),
         environment,
-        clocks,
+        clocks: clocks.all,
         streams,
         events: classes,
         registers,
-    })
+        warnings: Warnings::default(),
+    };
+    Ok((trace, warnings))
 }
 
 /// The id of each stream block; one alone may leave it out.
@@ -115,7 +123,7 @@ impl StreamDraft {
         block: &StreamBlock,
         id: u64,
         header: &mut Option<Draft>,
-        clocks: &mut Vec<ClockClass>,
+        clocks: &mut Clocks,
     ) -> Result<Self> {
         let before = earlier([(Scope::PacketHeader, header.as_mut())]);
         let mut packet_context =
@@ -134,7 +142,8 @@ impl StreamDraft {
         let event_context =
             Writer::draft(shared, Scope::EventCommonContext, block.event_context, before)?;
         if let Some(draft) = &mut packet_context {
-            packet_context_roles(draft);
+            let at = block.packet_context.map_or(0, |root| root.at);
+            packet_context_roles(draft, at, &mut shared.warnings);
         }
         if let Some(draft) = &mut event_header {
             event_header_roles(draft, block.event_header.map_or(0, |root| root.at))?;
@@ -143,9 +152,8 @@ impl StreamDraft {
         for draft in [&mut packet_context, &mut event_header].into_iter().flatten() {
             take_clock(draft, clocks, &mut clock)?;
         }
-        // Times in other scopes are ordinary numbers, but their clocks must exist.
-        for (_, path) in event_context.iter().flat_map(|draft| &draft.clocks) {
-            clock_index(path, clocks)?;
+        if let Some(draft) = &event_context {
+            check_clocks(draft, clocks)?;
         }
         imply_clock(block.at, [&mut packet_context, &mut event_header], clocks, &mut clock)?;
         Ok(Self { id, clock, packet_context, event_header, event_context, events: Vec::new() })
@@ -188,6 +196,7 @@ fn event_classes(
     events: Vec<EventBlock>,
     header: &mut Option<Draft>,
     streams: &mut [StreamDraft],
+    clocks: &Clocks,
 ) -> Result<Vec<EventDraft>> {
     let mut seen = HashSet::new();
     // The only event of a stream may leave out its id.
@@ -222,6 +231,9 @@ fn event_classes(
             Writer::draft(shared, Scope::EventSpecificContext, block.context, earlier)?;
         let earlier = before(header, parent, context.as_mut());
         let payload = Writer::draft(shared, Scope::Payload, block.payload, earlier)?;
+        for draft in [&context, &payload].into_iter().flatten() {
+            check_clocks(draft, clocks)?;
+        }
         drafts.push(EventDraft { block, id, stream, context, payload });
     }
     Ok(drafts)
@@ -270,27 +282,40 @@ fn name_of(draft: &Draft, node: usize) -> Box<str> {
     draft.nodes.get(node).map_or_else(Box::default, |node| node.name.clone())
 }
 
-fn packet_header_roles(draft: &mut Draft, at: usize, streams: usize) -> Result<()> {
+/// A role whose field is of another class is an error where the packet could be taken for something that it is not,
+/// else a warning.
+fn packet_header_roles(
+    draft: &mut Draft,
+    at: usize,
+    streams: usize,
+    warnings: &mut Found,
+) -> Result<()> {
     let wrong = |what, expected| (at, TextProblem::Class { what, expected });
     let mut has_stream_id = false;
     for (position, node) in members(&draft.nodes).into_iter().enumerate() {
         let name = name_of(draft, node);
-        let role = match &*name {
-            "magic" if position == 0 => Role::Magic,
+        let (role, what) = match &*name {
+            "magic" if position == 0 => (Role::Magic, "the packet header's magic"),
             "magic" => return Err(wrong("the packet header's magic", "the first member")),
-            "stream_id" => Role::StreamClassId,
-            "stream_instance_id" => Role::StreamInstanceId,
+            "stream_id" => (Role::StreamClassId, "the packet header's stream_id"),
+            "stream_instance_id" => {
+                (Role::StreamInstanceId, "the packet header's stream_instance_id")
+            }
             "uuid" => {
-                uuid_role(draft, node)
-                    .ok_or_else(|| wrong("the packet header's uuid", "an array of 16 bytes"))?;
+                if uuid_role(draft, node).is_none() {
+                    let (what, expected) = ("the packet header's uuid", "an array of 16 bytes");
+                    warnings.add(at, WarningKind::OrdinaryField { what, expected });
+                }
                 continue;
             }
             _ => continue,
         };
+        let Some(int) = integer(draft, node).filter(|int| !int.signed) else {
+            let expected = "an unsigned integer";
+            warnings.add(at, WarningKind::OrdinaryField { what, expected });
+            continue;
+        };
         has_stream_id |= role == Role::StreamClassId;
-        let int = integer(draft, node).filter(|int| !int.signed);
-        let int =
-            int.ok_or_else(|| wrong("an id or magic in the packet header", "an unsigned integer"))?;
         if role == Role::Magic && int.bits != 32 {
             return Err(wrong("the packet header's magic", "32 bits wide"));
         }
@@ -313,48 +338,78 @@ fn uuid_role(draft: &mut Draft, node: usize) -> Option<()> {
     }
 }
 
-fn packet_context_roles(draft: &mut Draft) {
+fn packet_context_roles(draft: &mut Draft, at: usize, warnings: &mut Found) {
     for node in members(&draft.nodes) {
-        let role = match &*name_of(draft, node) {
-            "packet_size" => Role::PacketTotal,
-            "content_size" => Role::PacketContent,
-            "timestamp_begin" => Role::ClockTimestamp,
-            "timestamp_end" => Role::PacketEnd,
-            "events_discarded" => Role::DiscardedEvents,
-            "packet_seq_num" => Role::SequenceNumber,
-            "cpu_id" => Role::CpuId,
+        let (role, what) = match &*name_of(draft, node) {
+            "packet_size" => (Role::PacketTotal, "the packet context's packet_size"),
+            "content_size" => (Role::PacketContent, "the packet context's content_size"),
+            "timestamp_begin" => (Role::ClockTimestamp, "the packet context's timestamp_begin"),
+            "timestamp_end" => (Role::PacketEnd, "the packet context's timestamp_end"),
+            "events_discarded" => (Role::DiscardedEvents, "the packet context's events_discarded"),
+            "packet_seq_num" => (Role::SequenceNumber, "the packet context's packet_seq_num"),
+            "cpu_id" => (Role::CpuId, "the packet context's cpu_id"),
             _ => continue,
         };
-        if let Some(int) = integer(draft, node).filter(|int| !int.signed) {
-            int.role = Some(role);
+        match integer(draft, node).filter(|int| !int.signed) {
+            Some(int) => int.role = Some(role),
+            // Tracers may call what they like `cpu_id`.
+            None if role == Role::CpuId => {}
+            None => {
+                let expected = "an unsigned integer";
+                warnings.add(at, WarningKind::OrdinaryField { what, expected });
+            }
         }
     }
 }
 
-/// `id` and what a variant in the header calls `id`; times are found by their clocks.
+/// `id`, and what a compound in the header calls `id` when it can be one; times are found by their clocks.
 fn event_header_roles(draft: &mut Draft, at: usize) -> Result<()> {
-    for node in 1..draft.nodes.len() {
-        if &*name_of(draft, node) != "id" {
-            continue;
+    for node in members(&draft.nodes) {
+        let is_id = &*name_of(draft, node) == "id";
+        if is_id && integer(draft, node).is_none_or(|int| int.signed) {
+            let (what, expected) = ("an event header's id", "an unsigned integer");
+            return Err((at, TextProblem::Class { what, expected }));
         }
-        let int = integer(draft, node).filter(|int| !int.signed);
-        let expected = "an unsigned integer";
-        let int = int.ok_or((at, TextProblem::Class { what: "an event header's id", expected }))?;
-        int.role = Some(Role::EventClassId);
+    }
+    for node in draft.nodes.iter_mut().filter(|node| &*node.name == "id") {
+        if let Kind::Integer(int) = &mut node.kind
+            && !int.signed
+        {
+            int.role = Some(Role::EventClassId);
+        }
     }
     Ok(())
 }
 
 // Clocks.
 
-fn clock_index(path: &super::types::Path, clocks: &[ClockClass]) -> Result<usize> {
+/// Clock classes, with their positions by name.
+struct Clocks {
+    all: Vec<ClockClass>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Clocks {
+    fn new(all: Vec<ClockClass>) -> Self {
+        let by_name =
+            all.iter().enumerate().map(|(index, clock)| (clock.name.clone(), index)).collect();
+        Self { all, by_name }
+    }
+}
+
+fn clock_index(path: &super::types::Path, clocks: &Clocks) -> Result<usize> {
     let name = path.names.first().map_or("", |name| name);
-    let index = clocks.iter().position(|clock| clock.name == name);
+    let index = clocks.by_name.get(name).copied();
     index.ok_or_else(|| (path.at, TextProblem::Unknown { what: "clock", name: shorten(name) }))
 }
 
+/// Times outside of packet contexts and event headers are ordinary numbers, but their clocks must exist.
+fn check_clocks(draft: &Draft, clocks: &Clocks) -> Result<()> {
+    draft.clocks.iter().try_for_each(|(_, path)| clock_index(path, clocks).map(|_| ()))
+}
+
 /// Marks the times of a packet context or event header; all must be of one clock.
-fn take_clock(draft: &mut Draft, clocks: &[ClockClass], clock: &mut Option<usize>) -> Result<()> {
+fn take_clock(draft: &mut Draft, clocks: &Clocks, clock: &mut Option<usize>) -> Result<()> {
     for (node, path) in std::mem::take(&mut draft.clocks) {
         let index = clock_index(&path, clocks)?;
         if *clock.get_or_insert(index) != index {
@@ -376,7 +431,7 @@ fn take_clock(draft: &mut Draft, clocks: &[ClockClass], clock: &mut Option<usize
 fn imply_clock(
     at: usize,
     drafts: [&mut Option<Draft>; 2],
-    clocks: &mut Vec<ClockClass>,
+    clocks: &mut Clocks,
     clock: &mut Option<usize>,
 ) -> Result<()> {
     let [context, header] = drafts;
@@ -393,8 +448,8 @@ fn imply_clock(
     if clock.is_some() || (unmapped.is_none() && !has_bounds) {
         return Ok(());
     }
-    match clocks.len() {
-        0 => clocks.push(ClockClass::new(IMPLICIT_CLOCK)),
+    match clocks.all.len() {
+        0 => clocks.all.push(ClockClass::new(IMPLICIT_CLOCK)),
         1 => {}
         _ if unmapped.is_none() => return Ok(()),
         _ => return Err((at, TextProblem::Missing("the clock of an event header's timestamp"))),
@@ -409,16 +464,23 @@ fn imply_clock(
 // Compiling.
 
 fn compile(mut draft: Draft, shared_registers: Register) -> Layout {
-    for node in &mut draft.nodes {
-        let register = match &mut node.kind {
-            Kind::Integer(Integer { save: Some(register), .. })
-            | Kind::Array(Length::Register(register))
-            | Kind::TextArray(Length::Register(register), _) => register,
-            Kind::Variant(selector) => &mut selector.register,
-            _ => continue,
-        };
+    let place = |register: &mut Register| {
         if *register & LOCAL != 0 {
             *register = (*register & !LOCAL) + shared_registers;
+        }
+    };
+    for node in &mut draft.nodes {
+        match &mut node.kind {
+            Kind::Integer(Integer { save, shared_saves, .. }) => {
+                save.iter_mut().chain(shared_saves).for_each(place);
+            }
+            Kind::Array(Length::Register(register))
+            | Kind::TextArray(Length::Register(register), _) => place(register),
+            Kind::Variant(selector) => {
+                place(&mut selector.register);
+                selector.clears.iter_mut().for_each(place);
+            }
+            _ => {}
         }
     }
     let walk_all = order_may_change_inside_a_byte(&draft.nodes);

@@ -16,8 +16,10 @@ mod fields;
 mod lexer;
 mod lower;
 mod parser;
+mod reference;
 mod scope;
 mod types;
+mod warning;
 
 use std::borrow::Cow;
 
@@ -26,6 +28,8 @@ use crate::class::{ByteOrder, TraceClass};
 use crate::clock::Uuid;
 use crate::error::{Error, MetadataPacketProblem, TextProblem};
 use parser::Parser;
+pub(crate) use warning::Warnings;
+pub use warning::{MetadataWarning, WarningKind};
 
 const MAGIC: u32 = 0x75D1_1D57;
 const HEADER_BYTES: usize = 37;
@@ -34,8 +38,20 @@ const RECORD_SEPARATOR: u8 = 0x1E;
 
 pub(crate) fn parse(metadata: &[u8]) -> Result<TraceClass, Error> {
     let text = text_of(metadata)?;
-    let parsed = Parser::new(&text).and_then(Parser::document).and_then(lower::trace_class);
-    parsed.map_err(|(offset_bytes, problem)| text_error(&text, offset_bytes, problem))
+    match Parser::new(&text).and_then(Parser::document).and_then(lower::trace_class) {
+        Ok((mut trace, mut warnings)) => {
+            if matches!(text, Cow::Borrowed(_)) && !is_signed_text(&text) {
+                warnings.add(0, WarningKind::NoSignature);
+            }
+            trace.warnings = warnings.locate(&text);
+            Ok(trace)
+        }
+        // Text without the signature that cannot be read is more likely something else.
+        Err(_) if matches!(text, Cow::Borrowed(_)) && !is_signed_text(&text) => {
+            Err(Error::NotMetadata { found: metadata.iter().take(8).copied().collect() })
+        }
+        Err((offset_bytes, problem)) => Err(text_error(&text, offset_bytes, problem)),
+    }
 }
 
 /// The TSDL text, without the packets it came in.
@@ -50,10 +66,7 @@ fn text_of(metadata: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
     if metadata.first() == Some(&RECORD_SEPARATOR) {
         return Err(Error::Ctf2);
     }
-    if is_signed_text(metadata) {
-        return Ok(Cow::Borrowed(metadata));
-    }
-    Err(Error::NotMetadata { found: metadata.iter().take(8).copied().collect() })
+    Ok(Cow::Borrowed(metadata))
 }
 
 /// Whether the text begins with `/* CTF 1.8`, with any white space.

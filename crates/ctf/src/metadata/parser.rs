@@ -1,10 +1,11 @@
 //! The grammar of TSDL, first half: statements and attribute blocks. Field classes are in `fields`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::fields::Body;
 use super::lexer::{Lexer, Problem, Token, unescape};
 use super::types::{NameSpace, Names, Path, Type, TypeId, Types};
+use super::warning::{Found, WarningKind};
 use crate::class::{ByteOrder, EnvValue};
 use crate::clock::{ClockClass, ClockOrigin, Uuid};
 use crate::error::TextProblem;
@@ -20,6 +21,7 @@ pub(crate) struct Document {
     pub(crate) clocks: Vec<ClockClass>,
     pub(crate) streams: Vec<StreamBlock>,
     pub(crate) events: Vec<EventBlock>,
+    pub(crate) warnings: Found,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +104,15 @@ impl Attribute {
         }
     }
 
+    /// A text, or words with dots between.
+    fn words(self) -> Option<String> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Words(path) => Some(path.names.join(".")),
+            Self::Number(_) => None,
+        }
+    }
+
     /// A text or a single word.
     pub(crate) fn word(&self) -> Option<&str> {
         match self {
@@ -134,10 +145,20 @@ pub(crate) enum Statement {
     Root { at: usize, name: String, ty: TypeId },
 }
 
+/// What has become of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    Taken,
+    /// Nothing knows its name, which is worth a warning: it may be misspelt.
+    Unknown,
+}
+
 /// Where statements stand. A scalar's attributes hold no field classes, which bounds the depth of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inside {
     Block,
+    /// Its names are free, and the last one of equal ones holds.
+    Environment,
     Scalar,
 }
 
@@ -147,10 +168,15 @@ pub(crate) struct Parser<'a> {
     /// Where `token` begins.
     pub(crate) at: usize,
     pub(crate) document: Document,
-    /// Declared type names, outermost block first.
-    pub(crate) names: Vec<Names>,
+    /// Declared type names.
+    pub(crate) names: Names,
     /// Structures and variants whose closing brace has not come.
     pub(crate) open: Vec<Body<'a>>,
+    /// How many bodies were opened so far, which numbers them.
+    pub(crate) bodies: u32,
+    clock_names: HashSet<String>,
+    /// Positions in the document's environment.
+    environment_names: HashMap<String, usize>,
 }
 
 /// At most 64 characters of a text, for messages.
@@ -159,7 +185,7 @@ pub(crate) fn shorten(text: &str) -> String {
 }
 
 /// Words that cannot be names.
-pub(crate) const KEYWORDS: [&str; 30] = [
+pub(crate) const KEYWORDS: [&str; 28] = [
     "align",
     "callsite",
     "char",
@@ -188,16 +214,24 @@ pub(crate) const KEYWORDS: [&str; 30] = [
     "_Bool",
     "_Complex",
     "_Imaginary",
-    "inline",
-    "register",
 ];
 
 impl<'a> Parser<'a> {
     pub(crate) fn new(text: &'a [u8]) -> Result<Self> {
         let mut lexer = Lexer::new(text);
         let (at, token) = lexer.token()?;
-        let names = vec![Names::default()];
-        Ok(Self { lexer, token, at, document: Document::default(), names, open: Vec::new() })
+        let (document, names) = (Document::default(), Names::default());
+        Ok(Self {
+            lexer,
+            token,
+            at,
+            document,
+            names,
+            open: Vec::new(),
+            bodies: 0,
+            clock_names: HashSet::new(),
+            environment_names: HashMap::new(),
+        })
     }
 
     /// Reads the whole text.
@@ -219,7 +253,8 @@ impl<'a> Parser<'a> {
             Token::Word("env") => self.environment(),
             Token::Word("callsite") => {
                 self.bump()?;
-                self.block("a callsite block", &mut |_, _| Ok(()))
+                // Says where in a program event records come from, which no reader of them needs.
+                self.block("a callsite block", Inside::Block, &mut |_, _| Ok(Use::Taken))
             }
             _ => {
                 if self.declaration()? {
@@ -285,7 +320,7 @@ impl<'a> Parser<'a> {
             names.push(Box::from(word));
             self.bump()?;
             if !self.take(".")? && !self.take("->")? {
-                return Ok(Path { at, names });
+                return Ok(Path { at, names, body: None });
             }
         }
     }
@@ -321,11 +356,12 @@ impl<'a> Parser<'a> {
     fn block(
         &mut self,
         what: &'static str,
-        each: &mut dyn FnMut(&mut Self, Statement) -> Result<()>,
+        inside: Inside,
+        each: &mut dyn FnMut(&mut Self, Statement) -> Result<Use>,
     ) -> Result<()> {
-        self.names.push(Names::default());
-        self.statements(what, Inside::Block, each)?;
-        self.names.pop();
+        self.names.open();
+        self.statements(what, inside, each)?;
+        self.names.close();
         self.expect(";")
     }
 
@@ -334,36 +370,48 @@ impl<'a> Parser<'a> {
         &mut self,
         what: &'static str,
         inside: Inside,
-        each: &mut dyn FnMut(&mut Self, Statement) -> Result<()>,
+        each: &mut dyn FnMut(&mut Self, Statement) -> Result<Use>,
     ) -> Result<()> {
         self.expect("{")?;
+        let may_declare = inside != Inside::Scalar;
         let mut seen = HashSet::new();
         while !self.take("}")? {
             if self.token == Token::End {
                 return Err((self.at, TextProblem::Unfinished(what)));
             }
-            if self.take(";")? || (inside == Inside::Block && self.declaration()?) {
+            if self.take(";")? || (may_declare && self.declaration()?) {
                 continue;
             }
-            let at = self.at;
+            let name_at = self.at;
             let name = self.path()?.names.join(".");
+            let label = shorten(&name);
             if !seen.insert(name.clone()) {
-                return Err((
-                    at,
-                    TextProblem::Duplicate { what: "attribute", name: shorten(&name) },
-                ));
+                if inside != Inside::Environment {
+                    let problem = TextProblem::Duplicate { what: "attribute", name: label };
+                    return Err((name_at, problem));
+                }
+                self.warn(
+                    name_at,
+                    WarningKind::Replaced { what: "environment entry", name: label.clone() },
+                );
             }
             let statement = if self.take("=")? {
                 Statement::Value { at: self.at, name, value: self.attribute()? }
-            } else if inside == Inside::Block && self.take(":=")? {
+            } else if may_declare && self.take(":=")? {
                 Statement::Root { at: self.at, name, ty: self.field_class()? }
             } else {
                 return Err(self.unexpected("= or :="));
             };
             self.expect(";")?;
-            each(self, statement)?;
+            if each(self, statement)? == Use::Unknown {
+                self.warn(name_at, WarningKind::UnknownAttribute { block: what, name: label });
+            }
         }
         Ok(())
+    }
+
+    pub(crate) fn warn(&mut self, at: usize, kind: WarningKind) {
+        self.document.warnings.add(at, kind);
     }
 
     fn root(&self, at: usize, ty: TypeId) -> Result<Option<Root>> {
@@ -386,7 +434,7 @@ impl<'a> Parser<'a> {
         }
         let mut block = TraceBlock::default();
         let (mut major, mut minor) = (None, None);
-        self.block("the trace block", &mut |parser, statement| {
+        self.block("the trace block", Inside::Block, &mut |parser, statement| {
             match statement {
                 Statement::Value { at, name, value } => match &*name {
                     "major" => major = Some((at, value.unsigned(at, "major")?)),
@@ -399,14 +447,14 @@ impl<'a> Parser<'a> {
                             _ => return Err(value.wrong(at, "byte_order")),
                         }
                     }
-                    _ => {}
+                    _ => return Ok(Use::Unknown),
                 },
                 Statement::Root { at, name, ty } if name == "packet.header" => {
                     block.packet_header = parser.root(at, ty)?;
                 }
-                Statement::Root { .. } => {}
+                Statement::Root { .. } => return Ok(Use::Unknown),
             }
-            Ok(())
+            Ok(Use::Taken)
         })?;
         for (given, wanted, attribute) in [(major, 1, "major"), (minor, 8, "minor")] {
             let (at, found) = given.ok_or((begin, TextProblem::Missing(attribute)))?;
@@ -421,7 +469,7 @@ impl<'a> Parser<'a> {
     fn stream(&mut self, begin: usize) -> Result<()> {
         self.bump()?;
         let mut block = StreamBlock { at: begin, ..StreamBlock::default() };
-        self.block("a stream block", &mut |parser, statement| {
+        self.block("a stream block", Inside::Block, &mut |parser, statement| {
             match statement {
                 Statement::Value { at, name, value } if name == "id" => {
                     block.id = Some(value.unsigned(at, "id")?)
@@ -430,11 +478,11 @@ impl<'a> Parser<'a> {
                     "packet.context" => block.packet_context = parser.root(at, ty)?,
                     "event.header" => block.event_header = parser.root(at, ty)?,
                     "event.context" => block.event_context = parser.root(at, ty)?,
-                    _ => {}
+                    _ => return Ok(Use::Unknown),
                 },
-                Statement::Value { .. } => {}
+                Statement::Value { .. } => return Ok(Use::Unknown),
             }
-            Ok(())
+            Ok(Use::Taken)
         })?;
         self.document.streams.push(block);
         Ok(())
@@ -443,30 +491,32 @@ impl<'a> Parser<'a> {
     fn event(&mut self, begin: usize) -> Result<()> {
         self.bump()?;
         let mut block = EventBlock { at: begin, ..EventBlock::default() };
-        self.block("an event block", &mut |parser, statement| {
+        let mut event_name = None;
+        self.block("an event block", Inside::Block, &mut |parser, statement| {
             match statement {
                 Statement::Value { at, name, value } => match &*name {
                     "id" => block.id = Some(value.unsigned(at, "id")?),
                     "stream_id" => block.stream_id = Some(value.unsigned(at, "stream_id")?),
-                    "loglevel" => block.log_level = Some(value.signed(at, "loglevel")?),
+                    "loglevel" => {
+                        let level = i64::try_from(value.unsigned(at, "loglevel")?);
+                        block.log_level = Some(level.map_err(|_wide| value.wrong(at, "loglevel"))?);
+                    }
                     "name" => {
-                        let shown = value.word().map(str::to_owned);
-                        block.name = shown.ok_or_else(|| value.wrong(at, "name"))?;
+                        let wrong = value.wrong(at, "name");
+                        event_name = Some(value.words().ok_or(wrong)?);
                     }
                     "model.emf.uri" => block.emf_uri = Some(value.text(at, "model.emf.uri")?),
-                    _ => {}
+                    _ => return Ok(Use::Unknown),
                 },
                 Statement::Root { at, name, ty } => match &*name {
                     "fields" => block.payload = parser.root(at, ty)?,
                     "context" => block.context = parser.root(at, ty)?,
-                    _ => {}
+                    _ => return Ok(Use::Unknown),
                 },
             }
-            Ok(())
+            Ok(Use::Taken)
         })?;
-        if block.name.is_empty() {
-            return Err((begin, TextProblem::Missing("the name of an event")));
-        }
+        block.name = event_name.ok_or((begin, TextProblem::Missing("the name of an event")))?;
         self.document.events.push(block);
         Ok(())
     }
@@ -474,14 +524,17 @@ impl<'a> Parser<'a> {
     fn clock(&mut self, begin: usize) -> Result<()> {
         self.bump()?;
         let mut clock = ClockClass::new("");
-        self.block("a clock block", &mut |_, statement| {
-            let Statement::Value { at, name, value } = statement else { return Ok(()) };
+        self.block("a clock block", Inside::Block, &mut |_, statement| {
+            let Statement::Value { at, name, value } = statement else { return Ok(Use::Unknown) };
             match &*name {
                 "name" => {
                     value.word().ok_or_else(|| value.wrong(at, "name"))?.clone_into(&mut clock.name)
                 }
                 "uuid" => clock.uuid = Some(value.uuid(at)?),
-                "description" => clock.description = Some(value.text(at, "description")?),
+                "description" => {
+                    let wrong = value.wrong(at, "description");
+                    clock.description = Some(value.words().ok_or(wrong)?);
+                }
                 "freq" => {
                     clock.frequency = value.unsigned(at, "freq")?;
                     if clock.frequency == 0 {
@@ -496,14 +549,14 @@ impl<'a> Parser<'a> {
                     clock.origin =
                         if absolute { ClockOrigin::UnixEpoch } else { ClockOrigin::Unknown };
                 }
-                _ => {}
+                _ => return Ok(Use::Unknown),
             }
-            Ok(())
+            Ok(Use::Taken)
         })?;
         if clock.name.is_empty() {
             return Err((begin, TextProblem::Missing("the clock's name")));
         }
-        if self.document.clocks.iter().any(|other| other.name == clock.name) {
+        if !self.clock_names.insert(clock.name.clone()) {
             return Err((
                 begin,
                 TextProblem::Duplicate { what: "clock", name: shorten(&clock.name) },
@@ -515,19 +568,26 @@ impl<'a> Parser<'a> {
 
     fn environment(&mut self) -> Result<()> {
         self.bump()?;
-        let mut entries = Vec::new();
-        self.block("the env block", &mut |_, statement| {
-            let Statement::Value { at, name, value } = statement else { return Ok(()) };
+        self.block("the env block", Inside::Environment, &mut |parser, statement| {
+            let Statement::Value { at, name, value } = statement else { return Ok(Use::Unknown) };
             let value = match value {
                 Attribute::Number(number) => EnvValue::Integer(number),
                 Attribute::Text(text) => EnvValue::Text(text),
-                Attribute::Words(_) => return Err(value.wrong(at, "an environment entry")),
+                Attribute::Words(path) => {
+                    let name = shorten(&name);
+                    parser.warn(at, WarningKind::Unquoted { what: "environment entry", name });
+                    EnvValue::Text(path.names.join("."))
+                }
             };
-            entries.push((name, value));
-            Ok(())
-        })?;
-        self.document.environment.append(&mut entries);
-        Ok(())
+            let environment = &mut parser.document.environment;
+            let next = environment.len();
+            let index = *parser.environment_names.entry(name.clone()).or_insert(next);
+            match environment.get_mut(index) {
+                Some((_, old)) => *old = value,
+                None => environment.push((name, value)),
+            }
+            Ok(Use::Taken)
+        })
     }
 
     // Declarations of types.
@@ -562,15 +622,14 @@ impl<'a> Parser<'a> {
         name: &str,
         ty: TypeId,
     ) -> Result<()> {
-        let fresh = self.names.last_mut().is_none_or(|names| names.declare(space, name, ty));
-        if fresh {
+        if self.names.declare(space, name, ty) {
             return Ok(());
         }
         Err((at, TextProblem::Duplicate { what: space.what(), name: shorten(name) }))
     }
 
     pub(crate) fn look_up(&self, at: usize, space: NameSpace, name: &str) -> Result<TypeId> {
-        let found = self.names.iter().rev().find_map(|names| names.get(space, name));
+        let found = self.names.get(space, name);
         found.ok_or_else(|| (at, TextProblem::Unknown { what: space.what(), name: shorten(name) }))
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::lexer::Problem;
 use super::parser::{Root, shorten};
-use super::types::{IntegerType, LengthType, Member, Path, Type, TypeId, Types};
+use super::reference::{self, Place, Wanted};
+use super::types::{BodyId, IntegerType, LengthType, Member, Path, Type, TypeId, Types};
+use super::warning::Found;
 use crate::class::{ByteOrder, EnvValue};
 use crate::error::TextProblem;
 use crate::layout::{Integer, Kind, Length, Node, Register, Selector};
@@ -27,6 +29,10 @@ pub(crate) struct Draft {
     pub(crate) clocks: Vec<(u32, Path)>,
     /// Whether a later scope refers to one of its fields.
     pub(crate) referenced: bool,
+    /// Registers of references that may lead to any of several nodes.
+    shared_registers: HashMap<Box<[u32]>, Register>,
+    /// Members of long structures by name.
+    pub(crate) members: reference::Members,
 }
 
 /// What all scopes of a trace share while they are written out.
@@ -34,7 +40,8 @@ pub(crate) struct Draft {
 pub(crate) struct Shared<'t> {
     pub(crate) types: &'t Types,
     pub(crate) native: ByteOrder,
-    pub(crate) environment: &'t [(String, EnvValue)],
+    pub(crate) environment: HashMap<&'t str, &'t EnvValue>,
+    pub(crate) warnings: Found,
     /// Nodes that may still be made.
     pub(crate) nodes_left: usize,
     /// Registers of the packet's and the stream's scopes so far.
@@ -63,15 +70,18 @@ enum Step {
 }
 
 /// A compound that is being written out.
-struct Opened {
-    node: u32,
-    is_structure: bool,
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) node: u32,
+    /// For structures, which one of the text.
+    body: Option<BodyId>,
     /// Named children so far.
     children: Vec<u32>,
     /// For arrays and variants, what to finish on closing.
     pending: Pending,
 }
 
+#[derive(Debug)]
 enum Pending {
     Structure { align: u64 },
     Array,
@@ -85,7 +95,21 @@ pub(crate) struct Writer<'s, 't, 'd> {
     at: usize,
     draft: Draft,
     opened: Vec<Opened>,
+    /// Members of the open structures by name, each with the position of its structure in `opened`, outermost first.
+    visible: HashMap<Box<str>, Vec<(usize, u32)>>,
+    /// Positions in `opened` of the structures of the text.
+    bodies: HashMap<BodyId, Vec<usize>>,
     steps: Vec<Step>,
+}
+
+/// A resolved reference.
+struct Resolved {
+    register: Register,
+    signed: bool,
+    /// One of the nodes it leads to.
+    node: u32,
+    /// Where that is, among the earlier scopes; `None` in the scope itself.
+    earlier: Option<usize>,
 }
 
 impl<'s, 't, 'd> Writer<'s, 't, 'd> {
@@ -98,8 +122,17 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         let Some(root) = root else { return Ok(None) };
         let steps = vec![Step::Open(Box::from(""), root.ty)];
         let draft = Draft::default();
-        let mut writer =
-            Writer { shared, scope, earlier, at: root.at, draft, opened: Vec::new(), steps };
+        let mut writer = Writer {
+            shared,
+            scope,
+            earlier,
+            at: root.at,
+            draft,
+            opened: Vec::new(),
+            visible: HashMap::new(),
+            bodies: HashMap::new(),
+            steps,
+        };
         while let Some(step) = writer.steps.pop() {
             match step {
                 Step::Open(name, ty) => writer.open(name, ty)?,
@@ -127,11 +160,13 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
                 self.push(name, Kind::Float { bits: *bits, order, reversed: false }, *align);
             }
             Type::Text => self.push(name, Kind::Text(Encoding::Utf8), 8),
-            Type::Structure { members, align } => {
+            Type::Structure { members, align, body } => {
                 let pending = Pending::Structure { align: *align };
+                self.bodies.entry(*body).or_default().push(self.opened.len());
                 self.compound(
                     name,
                     Kind::Structure,
+                    Some(*body),
                     pending,
                     members.iter().map(|m| (m.name.clone(), m.ty)),
                 );
@@ -141,14 +176,26 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
                 self.variant(name, selector.as_ref(), options)?
             }
         }
-        if let Some(parent) = self.opened.last_mut().filter(|parent| parent.node != index) {
-            parent.children.push(index);
-        } else if let Some(parent) =
-            self.opened.len().checked_sub(2).and_then(|i| self.opened.get_mut(i))
-        {
-            parent.children.push(index);
-        }
+        self.make_visible(index);
         Ok(())
+    }
+
+    /// Adds a node to the children of the compound that it is in.
+    fn make_visible(&mut self, index: u32) {
+        let is_open = self.opened.last().is_some_and(|last| last.node == index);
+        let Some(depth) = self.opened.len().checked_sub(if is_open { 2 } else { 1 }) else {
+            return;
+        };
+        let Some(parent) = self.opened.get_mut(depth) else { return };
+        parent.children.push(index);
+        let node = usize::try_from(index).ok().and_then(|index| self.draft.nodes.get(index));
+        let Some(node) = node.filter(|_| parent.body.is_some()) else { return };
+        match self.visible.get_mut(&node.name) {
+            Some(all) => all.push((depth, index)),
+            None => {
+                self.visible.insert(node.name.clone(), vec![(depth, index)]);
+            }
+        }
     }
 
     fn push(&mut self, name: Box<str>, kind: Kind, align: u64) {
@@ -179,13 +226,13 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         &mut self,
         name: Box<str>,
         kind: Kind,
+        body: Option<BodyId>,
         pending: Pending,
         children: impl DoubleEndedIterator<Item = (Box<str>, TypeId)>,
     ) {
         let node = u32::try_from(self.draft.nodes.len()).unwrap_or(u32::MAX);
-        let is_structure = matches!(kind, Kind::Structure);
         self.push(name, kind, 1);
-        self.opened.push(Opened { node, is_structure, children: Vec::new(), pending });
+        self.opened.push(Opened { node, body, children: Vec::new(), pending });
         self.steps.push(Step::Close);
         self.steps.extend(children.rev().map(|(name, ty)| Step::Open(name, ty)));
     }
@@ -198,7 +245,9 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
             {
                 Length::Fixed(self.environment_length(path)?)
             }
-            LengthType::Reference(path) => Length::Register(self.resolve(path, Wanted::Length)?.0),
+            LengthType::Reference(path) => {
+                Length::Register(self.resolve(path, Wanted::Length)?.register)
+            }
         };
         let is_text = matches!(
             self.shared.types.get(element),
@@ -210,6 +259,7 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
             self.compound(
                 name,
                 Kind::Array(length),
+                None,
                 Pending::Array,
                 [(Box::from(""), element)].into_iter(),
             );
@@ -219,8 +269,8 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
 
     fn environment_length(&self, path: &Path) -> Result<u64> {
         let name = path.names.iter().skip(1).map(|name| &**name).collect::<Vec<_>>().join(".");
-        let entry = self.shared.environment.iter().find(|(key, _)| *key == name);
-        let length = entry.and_then(|(_, value)| u64::try_from(value.as_integer()?).ok());
+        let entry = self.shared.environment.get(&*name);
+        let length = entry.and_then(|value| u64::try_from(value.as_integer()?).ok());
         length.ok_or_else(|| refuse(path, "is no environment entry with a length"))
     }
 
@@ -231,12 +281,20 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         options: &Arc<[Member]>,
     ) -> Result<()> {
         let path = selector.ok_or((self.at, TextProblem::Missing("the selector of a variant")))?;
-        let (register, signed, node, scope) = self.resolve(path, Wanted::Selector)?;
-        let selector = Selector { register, signed, ranges: Vec::new(), options: Vec::new() };
-        let pending =
-            Pending::Variant { selector: node, scope, at: path.at, options: Arc::clone(options) };
+        let Resolved { register, signed, node, earlier } = self.resolve(path, Wanted::Selector)?;
+        let selector = Selector {
+            register,
+            signed,
+            ranges: Vec::new(),
+            options: Vec::new(),
+            clears: Vec::new(),
+        };
+        let options = Arc::clone(options);
         let children = options.iter().map(|option| (option.name.clone(), option.ty));
-        self.compound(name, Kind::Variant(Box::new(selector)), pending, children);
+        let kind = Kind::Variant(Box::new(selector));
+        let children: Vec<_> = children.collect();
+        let pending = Pending::Variant { selector: node, scope: earlier, at: path.at, options };
+        self.compound(name, kind, None, pending, children.into_iter());
         Ok(())
     }
 
@@ -245,6 +303,9 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         let next = u32::try_from(self.draft.nodes.len()).unwrap_or(u32::MAX);
         let child_align = |child: &u32| self.node(*child).map_or(1, |node| node.align);
         let widest = opened.children.iter().map(child_align).max().unwrap_or(1);
+        if let Some(body) = opened.body {
+            self.hide(body, &opened.children);
+        }
         let (align, chosen) = match opened.pending {
             Pending::Structure { align } => (align.max(widest), None),
             Pending::Array => (widest, None),
@@ -260,6 +321,19 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
             (variant.ranges, variant.options) = (ranges, opened.children);
         }
         Ok(())
+    }
+
+    /// A structure is over: its members can only be reached through it.
+    fn hide(&mut self, body: BodyId, children: &[u32]) {
+        if let Some(positions) = self.bodies.get_mut(&body) {
+            positions.pop();
+        }
+        for child in children {
+            let node = usize::try_from(*child).ok().and_then(|index| self.draft.nodes.get(index));
+            if let Some(all) = node.and_then(|node| self.visible.get_mut(&node.name)) {
+                all.pop();
+            }
+        }
     }
 
     fn node(&self, index: u32) -> Option<&Node> {
@@ -319,29 +393,20 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
 
     // References.
 
-    /// The register that keeps what a reference leads to, whether that is signed, and where it is.
-    fn resolve(
-        &mut self,
-        path: &Path,
-        wanted: Wanted,
-    ) -> Result<(Register, bool, u32, Option<usize>)> {
+    /// Finds what a reference leads to and gives it a register.
+    fn resolve(&mut self, path: &Path, wanted: Wanted) -> Result<Resolved> {
         let (scope, names) = absolute(path);
-        let (index, earlier) = match scope {
+        let (place, earlier) = match scope {
             Some(scope) if scope != self.scope => {
                 let earlier = self.earlier.iter().position(|(known, _)| *known == scope);
                 let earlier = earlier
                     .ok_or_else(|| refuse(path, "leads to a scope that is not there before"))?;
-                let nodes =
-                    self.earlier.get(earlier).map_or(&[] as &[Node], |(_, draft)| &draft.nodes);
-                (find(nodes, 0, names, &|_| false), Some(earlier))
+                (self.find_in(Some(earlier), 0, names, wanted), Some(earlier))
             }
-            Some(_) => (self.find_from(self.opened.first(), names), None),
-            None => (
-                self.opened.iter().rev().find_map(|opened| self.find_from(Some(opened), names)),
-                None,
-            ),
+            Some(_) => (self.find_in(None, 0, names, wanted), None),
+            None => (self.find_around(path, names, wanted), None),
         };
-        let index = index.ok_or_else(|| refuse(path, "leads to no earlier field"))?;
+        let place = place.map_err(|problem| refuse(path, problem))?;
         // A register of the own event record class, unless the field is the stream's.
         let target_scope =
             earlier.and_then(|i| self.earlier.get(i)).map_or(self.scope, |(scope, _)| *scope);
@@ -353,37 +418,97 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
             }
             None => &mut self.draft,
         };
-        let node = usize::try_from(index).ok().and_then(|index| draft.nodes.get_mut(index));
-        let Some(Node { kind: Kind::Integer(int), .. }) = node else {
-            return Err(refuse(path, "leads to something other than an integer"));
-        };
-        match wanted {
-            Wanted::Length if int.signed => return Err(refuse(path, "leads to a signed integer")),
-            Wanted::Selector if int.mappings.is_none() => {
-                return Err(refuse(path, "leads to no enumeration"));
-            }
-            _ => {}
-        }
-        let register = *int.save.get_or_insert_with(|| self.shared.new_register(is_local));
-        Ok((register, int.signed, index, earlier))
+        let mut new_register = || self.shared.new_register(is_local);
+        let register = draft.register(&place, &mut new_register);
+        let node = place.targets.first().copied().unwrap_or(0);
+        let signed =
+            matches!(draft.node(node), Some(Node { kind: Kind::Integer(int), .. }) if int.signed);
+        Ok(Resolved { register, signed, node, earlier })
     }
 
-    /// A field by names, the first of them among the members so far of an open structure.
-    fn find_from(&self, opened: Option<&Opened>, names: &[Box<str>]) -> Option<u32> {
-        let opened = opened.filter(|opened| opened.is_structure)?;
-        let (first, rest) = names.split_first()?;
-        let is_first = |child: &&u32| self.node(**child).is_some_and(|node| node.name == *first);
-        let child = *opened.children.iter().rev().find(is_first)?;
-        find(&self.draft.nodes, child, rest, &|index| {
-            self.opened.iter().any(|opened| opened.node == index)
-        })
+    /// A field by names, the first of them a member so far of a structure around the reference: of the one that the
+    /// text says, else of the innermost one that has such a field.
+    fn find_around(
+        &mut self,
+        path: &Path,
+        names: &[Box<str>],
+        wanted: Wanted,
+    ) -> std::result::Result<Place, &'static str> {
+        let Some((first, rest)) = names.split_first() else { return Err(reference::NO_FIELD) };
+        let visible = self.visible.get(first).map_or(&[] as &[(usize, u32)], |all| all);
+        let declared = path.body.and_then(|body| self.bodies.get(&body)?.last());
+        let declared = declared
+            .and_then(|depth| visible.binary_search_by_key(depth, |(depth, _)| *depth).ok())
+            .and_then(|at| visible.get(at));
+        let mut problem = None;
+        let candidates: Vec<u32> =
+            declared.into_iter().chain(visible.iter().rev()).map(|(_, node)| *node).collect();
+        for candidate in candidates {
+            match self.find_in(None, candidate, rest, wanted) {
+                Ok(place) => return Ok(place),
+                Err(found) => problem = problem.or(Some(found)),
+            }
+        }
+        Err(problem.unwrap_or(reference::NO_FIELD))
+    }
+
+    fn find_in(
+        &mut self,
+        earlier: Option<usize>,
+        from: u32,
+        names: &[Box<str>],
+        wanted: Wanted,
+    ) -> std::result::Result<Place, &'static str> {
+        let (draft, opened) = match earlier.and_then(|i| self.earlier.get_mut(i)) {
+            Some((_, draft)) => (&mut **draft, &[] as &[Opened]),
+            None => (&mut self.draft, &*self.opened),
+        };
+        let Draft { nodes, members, .. } = draft;
+        reference::find(nodes, members, opened, from, names, wanted, &mut self.shared.nodes_left)
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    Length,
-    Selector,
+impl Draft {
+    fn node(&self, index: u32) -> Option<&Node> {
+        self.nodes.get(usize::try_from(index).ok()?)
+    }
+
+    fn node_mut(&mut self, index: u32) -> Option<&mut Node> {
+        self.nodes.get_mut(usize::try_from(index).ok()?)
+    }
+
+    /// The register of a place, which is a new one for a place that nothing referred to yet.
+    fn register(&mut self, place: &Place, new_register: &mut dyn FnMut() -> Register) -> Register {
+        let register = match &*place.targets {
+            [only] => match self.node_mut(*only).map(|node| &mut node.kind) {
+                Some(Kind::Integer(int)) => *int.save.get_or_insert_with(new_register),
+                _ => 0,
+            },
+            several => match self.shared_registers.get(several) {
+                Some(register) => *register,
+                None => self.share(several, new_register()),
+            },
+        };
+        for variant in &place.chosen {
+            if let Some(Node { kind: Kind::Variant(selector), .. }) = self.node_mut(*variant)
+                && !selector.clears.contains(&register)
+            {
+                selector.clears.push(register);
+            }
+        }
+        register
+    }
+
+    fn share(&mut self, targets: &[u32], register: Register) -> Register {
+        for target in targets {
+            if let Some(Node { kind: Kind::Integer(int), .. }) = self.node_mut(*target) {
+                let saves = int.shared_saves.iter().copied().chain([register]);
+                int.shared_saves = saves.collect();
+            }
+        }
+        self.shared_registers.insert(targets.into(), register);
+        register
+    }
 }
 
 fn refuse(path: &Path, problem: &'static str) -> Problem {
@@ -391,7 +516,7 @@ fn refuse(path: &Path, problem: &'static str) -> Problem {
 }
 
 /// The scope that a reference begins with, and the names in it.
-fn absolute(path: &Path) -> (Option<Scope>, &[Box<str>]) {
+pub(crate) fn absolute(path: &Path) -> (Option<Scope>, &[Box<str>]) {
     const PREFIXES: [(&[&str], Scope); 6] = [
         (&["trace", "packet", "header"], Scope::PacketHeader),
         (&["stream", "packet", "context"], Scope::PacketContext),
@@ -409,36 +534,6 @@ fn absolute(path: &Path) -> (Option<Scope>, &[Box<str>]) {
         }
     }
     (None, &path.names)
-}
-
-/// Follows names downwards. Options of variants and elements of arrays are not entered, since they may not have been
-/// decoded, unless `is_open`: then the reference stands inside them.
-fn find(
-    nodes: &[Node],
-    from: u32,
-    names: &[Box<str>],
-    is_open: &dyn Fn(u32) -> bool,
-) -> Option<u32> {
-    let mut at = from;
-    for name in names {
-        let node = nodes.get(usize::try_from(at).ok()?)?;
-        let may_enter = match &node.kind {
-            Kind::Structure => true,
-            Kind::Variant(_) => is_open(at),
-            _ => false,
-        };
-        let end = if is_open(at) { u32::try_from(nodes.len()).ok()? } else { node.next };
-        let mut child = at + 1;
-        at = loop {
-            let candidate =
-                nodes.get(usize::try_from(child).ok()?).filter(|_| may_enter && child < end)?;
-            if candidate.name == *name {
-                break child;
-            }
-            child = candidate.next;
-        };
-    }
-    Some(at)
 }
 
 /// Ranges without overlap, by their first value: last value and option. What is there already stays.

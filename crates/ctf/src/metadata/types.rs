@@ -15,11 +15,17 @@ pub(crate) const MAX_DEPTH: u32 = 4096;
 /// Position in [`Types`].
 pub(crate) type TypeId = u32;
 
+/// Tells one structure or variant of the text from another.
+pub(crate) type BodyId = u32;
+
 /// A dotted reference and where it stands in the text.
 #[derive(Debug, Clone)]
 pub(crate) struct Path {
     pub(crate) at: usize,
     pub(crate) names: Vec<Box<str>>,
+    /// The structure around the reference that holds the first name, when there is one where the reference stands:
+    /// it then holds wherever the type is used (CTF 1.8.3, section 7.3.2).
+    pub(crate) body: Option<BodyId>,
 }
 
 #[derive(Debug, Clone)]
@@ -53,7 +59,7 @@ pub(crate) enum Type {
     Enumeration { container: IntegerType, mappings: Arc<Mappings> },
     Float { bits: u8, order: Option<ByteOrder>, align: u64 },
     Text,
-    Structure { members: Arc<[Member]>, align: u64 },
+    Structure { members: Arc<[Member]>, align: u64, body: BodyId },
     Variant { selector: Option<Path>, options: Arc<[Member]> },
     Array { length: LengthType, element: TypeId },
 }
@@ -89,10 +95,23 @@ impl Types {
     }
 }
 
-/// The names of one block. Structures, variants and enumerations have name spaces of their own.
+/// The names of types. Blocks and bodies nest; inner names hide outer ones. Structures, variants and enumerations
+/// have name spaces of their own.
+///
+/// One table for all levels, so that finding a name costs the same at any depth.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    all: HashMap<(NameSpace, Box<str>), TypeId>,
+    spaces: [HashMap<Box<str>, Vec<Declared>>; 4],
+    /// What was declared, in order: forgotten when its level closes.
+    declared: Vec<(NameSpace, Box<str>)>,
+    /// How much was declared when each open level began.
+    levels: Vec<usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Declared {
+    level: usize,
+    id: TypeId,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -115,12 +134,79 @@ impl NameSpace {
 }
 
 impl Names {
-    /// Declares a name; `false` when this block has it already.
+    fn space(&self, space: NameSpace) -> &HashMap<Box<str>, Vec<Declared>> {
+        let [alias, structure, variant, enumeration] = &self.spaces;
+        match space {
+            NameSpace::Alias => alias,
+            NameSpace::Structure => structure,
+            NameSpace::Variant => variant,
+            NameSpace::Enumeration => enumeration,
+        }
+    }
+
+    fn space_mut(&mut self, space: NameSpace) -> &mut HashMap<Box<str>, Vec<Declared>> {
+        let [alias, structure, variant, enumeration] = &mut self.spaces;
+        match space {
+            NameSpace::Alias => alias,
+            NameSpace::Structure => structure,
+            NameSpace::Variant => variant,
+            NameSpace::Enumeration => enumeration,
+        }
+    }
+
+    /// Begins a level.
+    pub(crate) fn open(&mut self) {
+        self.levels.push(self.declared.len());
+    }
+
+    /// Ends the innermost level and forgets its names.
+    pub(crate) fn close(&mut self) {
+        let begin = self.levels.pop().unwrap_or(0);
+        for (space, name) in self.declared.split_off(begin) {
+            if let Some(all) = self.space_mut(space).get_mut(&name) {
+                all.pop();
+            }
+        }
+    }
+
+    /// Declares a name; `false` when this level has it already.
     pub(crate) fn declare(&mut self, space: NameSpace, name: &str, id: TypeId) -> bool {
-        self.all.insert((space, name.into()), id).is_none()
+        let level = self.levels.len();
+        let name = Box::from(name);
+        let all = self.space_mut(space).entry(Box::clone(&name)).or_default();
+        if all.last().is_some_and(|last| last.level == level) {
+            return false;
+        }
+        all.push(Declared { level, id });
+        self.declared.push((space, name));
+        true
     }
 
     pub(crate) fn get(&self, space: NameSpace, name: &str) -> Option<TypeId> {
-        self.all.get(&(space, Box::from(name))).copied()
+        self.space(space).get(name)?.last().map(|last| last.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inner_names_hide_outer_ones_until_their_level_ends() {
+        let mut names = Names::default();
+        assert!(names.declare(NameSpace::Alias, "a", 0));
+        assert!(!names.declare(NameSpace::Alias, "a", 1));
+        assert!(names.declare(NameSpace::Structure, "a", 2));
+        names.open();
+        assert!(names.declare(NameSpace::Alias, "a", 3));
+        assert!(!names.declare(NameSpace::Alias, "a", 4));
+        assert_eq!(names.get(NameSpace::Alias, "a"), Some(3));
+        names.open();
+        assert_eq!(names.get(NameSpace::Alias, "a"), Some(3));
+        names.close();
+        names.close();
+        assert_eq!(names.get(NameSpace::Alias, "a"), Some(0));
+        assert_eq!(names.get(NameSpace::Structure, "a"), Some(2));
+        assert_eq!(names.get(NameSpace::Variant, "a"), None);
     }
 }

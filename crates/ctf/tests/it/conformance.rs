@@ -24,14 +24,55 @@ fn read_case(folder: &Path) -> Result<u64, String> {
     Ok(tally.events)
 }
 
-/// Where we differ from the verdict that the suite and the reference agree on, with the reason.
-const KNOWN: [(&str, &str); 1] = [(
-    "babeltrace-ctf1/intersection__onestream",
-    "its packets carry another UUID than its metadata: to us they belong to another trace",
-)];
+/// The cases of CTF 1.8 in which we differ from a suite's verdict, with the reason. In all of them the reference differs
+/// from the suite, too, or dies.
+const KNOWN: &[(&str, &str)] = &[
+    (
+        "ctf-testsuite-1.8/regression-metadata-fail__array-size-identifier",
+        "an unused alias may refer to a field of the structures that would use it",
+    ),
+    (
+        "ctf-testsuite-1.8/regression-metadata-fail__array-size-type",
+        "as array-size-identifier: lengths and types have different name spaces",
+    ),
+    (
+        "yactfr-ctf1/meta__fail-ctf-testsuite-array-size-type",
+        "as array-size-identifier: lengths and types have different name spaces",
+    ),
+    (
+        "yactfr-ctf1/meta__fail-ctf-testsuite-integer-encoding-as-string",
+        "`encoding = \"UTF8\"` can only mean one thing",
+    ),
+    ("yactfr-ctf1/meta__fail-clk-type-unknown-attr", "unknown attributes are warnings"),
+    ("yactfr-ctf1/meta__fail-nt-str-type-unknown-attr", "unknown attributes are warnings"),
+    ("yactfr-ctf1/meta__fail-trace-type-unknown-attr", "unknown attributes are warnings"),
+    (
+        "yactfr-ctf1/meta__fail-env-wrong-entry",
+        "an environment entry without quotes is a text and a warning",
+    ),
+    (
+        "yactfr-ctf1/meta__fail-var-type-inval-sel-loc-11",
+        "an option that no label chooses harms nobody; ctf-testsuite-1.8/regression-stream-pass__variant-missing-enum-mappings wants it read",
+    ),
+    ("yactfr-ctf1/data__pass-er-header-id-nt-str", "an id that is no number chooses no class"),
+    ("yactfr-ctf1/meta__pass-dst-erh-type-id-member-1", "an id that is no number chooses no class"),
+    (
+        "yactfr-ctf1/data__pass-multiple-dst-id-fl-ints",
+        "CTF 1.8.3 gives a meaning to the packet header's own stream_id, not to one inside another member",
+    ),
+    ("yactfr-ctf1/data__pass-odd-fl-ints", "a field cannot be called `int`, which is a keyword"),
+    (
+        "yactfr-ctf1/metastream__pass-empty-pkt",
+        "the packets are well-formed, the text in them is not",
+    ),
+    (
+        "yactfr-ctf1/metastream__pass-with-signature-be",
+        "the packets are well-formed, the text in them is not",
+    ),
+];
 
 #[test]
-fn agreed_verdicts_are_ours_and_nothing_panics() {
+fn verdicts_are_ours_but_for_listed_ones_and_nothing_panics() {
     let Some(root) = testkit::unpacked_trace("conformance") else {
         return testkit::skip("no conformance inputs");
     };
@@ -58,7 +99,7 @@ fn agreed_verdicts_are_ours_and_nothing_panics() {
         if !agrees {
             eprintln!("{name} ({tier}): wanted {wanted} {}, found {read:?}", case["events"]);
         }
-        if !agrees && tier == "agreed" {
+        if !agrees {
             differing.insert(name.clone());
         }
     }
@@ -66,6 +107,5 @@ fn agreed_verdicts_are_ours_and_nothing_panics() {
         eprintln!("{verdict}: {count} {}", if agrees { "as wanted" } else { "differ" });
     }
     let known: BTreeSet<String> = KNOWN.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let unknown: Vec<_> = differing.difference(&known).collect();
-    assert!(unknown.is_empty(), "these differ: {unknown:?}");
+    assert_eq!(differing, known);
 }

@@ -6,4 +6,5 @@ mod conformance;
 mod real;
 mod robust;
 mod support;
+mod tsdl;
 mod writer;

@@ -205,7 +205,9 @@ impl IndexEntry {
         }
     }
 
-    fn decode(bytes: &[u8], version: IndexVersion) -> Option<Self> {
+    /// Reads an entry in the layout of `version`; `None` when `bytes` are fewer than [`IndexVersion::entry_len`].
+    #[must_use]
+    pub fn decode(bytes: &[u8], version: IndexVersion) -> Option<Self> {
         let (words, _) = bytes.as_chunks::<8>();
         let word = |at: usize| words.get(at).copied().map(u64::from_be_bytes);
         let position = match version {

@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use ctf::index::{HEADER_LEN, IndexEntry, IndexVersion, MAX_ENTRY_LEN};
 use wire::live::{
     AddStream, ChunkId, DataHeader, Name, NetSeqNum, PacketIndex, RelativePath, RelaySessionId,
     TracefileLimit,
@@ -196,8 +197,9 @@ impl Stream {
         let Some(index) = self.files.as_mut().and_then(|files| files.index.as_mut()) else {
             return Ok(false);
         };
-        let mut record = Vec::with_capacity(index::record_len(true));
-        index::record(place.offset, entry, &mut record);
+        let mut record = Vec::with_capacity(MAX_ENTRY_LEN);
+        let version = index::version(self.kind.has_packet_numbers());
+        index::entry(place.offset, entry).encode(version, &mut record);
         index.file.write_all_at(&record, index.len).on("write index in", path.as_path())?;
         index.len += record.len() as u64;
         Ok(true)
@@ -296,7 +298,7 @@ impl Stream {
         } else {
             root.create(&folder, &name)?
         };
-        let header = index::header(self.kind.has_packet_numbers());
+        let header = index::version(self.kind.has_packet_numbers()).header();
         file.write_all_at(&header, 0).on("write", folder.as_path().join(name))?;
         Ok(IndexFile { file, len: header.len() as u64, number })
     }
@@ -323,23 +325,22 @@ impl Stream {
 
 /// The first record at or after a packet: (offset in the index file, offset in the data file).
 fn first_record(index: &IndexFile, at: u64) -> io::Result<Option<(u64, u64)>> {
-    find_record(index, |_, packet| packet >= at)
+    find_record(index, |entry| entry.position.is_some_and(|position| position.packet_seq_num >= at))
 }
 
-/// The first record that `wanted(data offset, packet number)` picks, from the end backwards while it does.
+/// The first record that `wanted` picks, from the end backwards while it does. Of an index with packet numbers.
 fn find_record(
     index: &IndexFile,
-    wanted: impl Fn(u64, u64) -> bool,
+    wanted: impl Fn(&IndexEntry) -> bool,
 ) -> io::Result<Option<(u64, u64)>> {
-    let len = index::record_len(true) as u64;
-    let mut record = vec![0; index::record_len(true)];
+    let mut record = [0; MAX_ENTRY_LEN];
     let mut position = index.len;
     let mut found = None;
-    while position >= index::HEADER_LEN as u64 + len {
-        position -= len;
+    while position >= (HEADER_LEN + MAX_ENTRY_LEN) as u64 {
+        position -= MAX_ENTRY_LEN as u64;
         index.file.read_exact_at(&mut record, position)?;
-        match index::place_of(&record) {
-            Some((offset, packet)) if wanted(offset, packet) => found = Some((position, offset)),
+        match IndexEntry::decode(&record, IndexVersion::V1_1) {
+            Some(entry) if wanted(&entry) => found = Some((position, entry.offset_bytes)),
             _ => break,
         }
     }
@@ -348,19 +349,20 @@ fn find_record(
 
 /// Cuts the records of packets from `first` on off the file and gives them with offsets from there.
 fn cut_records(index: &IndexFile, first: u64) -> io::Result<Vec<u8>> {
-    let Some((position, _)) = find_record(index, |offset, _| offset >= first)? else {
+    let Some((position, _)) = find_record(index, |entry| entry.offset_bytes >= first)? else {
         return Ok(Vec::new());
     };
     let len = usize::try_from(index.len - position).map_err(io::Error::other)?;
     let mut records = vec![0; len];
     index.file.read_exact_at(&mut records, position)?;
-    for record in records.chunks_exact_mut(index::record_len(true)) {
-        if let Some((offset, _)) = index::place_of(record) {
-            index::set_offset(record, offset.saturating_sub(first));
-        }
-    }
     index.file.set_len(position)?;
-    Ok(records)
+    let mut cut = Vec::with_capacity(len);
+    for record in records.chunks_exact(MAX_ENTRY_LEN) {
+        let Some(mut entry) = IndexEntry::decode(record, IndexVersion::V1_1) else { continue };
+        entry.offset_bytes = entry.offset_bytes.saturating_sub(first);
+        entry.encode(IndexVersion::V1_1, &mut cut);
+    }
+    Ok(cut)
 }
 
 fn copy(from: &File, offset: u64, to: &File, len: u64) -> io::Result<()> {

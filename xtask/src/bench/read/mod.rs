@@ -221,6 +221,8 @@ impl Bench<'_> {
 
     fn input(&self, name: String, path: PathBuf) -> anyhow::Result<Input> {
         let events = self.count(&["--count"], &path).with_context(|| name.clone())?;
+        let theirs = peer_count(&path).with_context(|| name.clone())?;
+        ensure!(theirs == events, "{name}: {events} event records here, {theirs} by {PEER}");
         Ok(Input { name, path, events })
     }
 
@@ -428,6 +430,15 @@ impl Input {
         let seconds = median(usages, cpu_s)?;
         Ok(format!("{seconds:.3} s, {:.1} ns/event", seconds * 1e9 / self.events as f64))
     }
+}
+
+/// How many event records the peer finds.
+fn peer_count(path: &Path) -> anyhow::Result<u64> {
+    let output = Command::new(PEER).arg("--component=sink.utils.counter").arg(path).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text.lines().rev().find_map(|line| line.trim().strip_suffix(" Event messages"));
+    let count = last.with_context(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())?;
+    count.parse().with_context(|| count.to_owned())
 }
 
 fn cpu_s(usage: &Usage) -> f64 {

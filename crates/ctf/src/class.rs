@@ -206,6 +206,8 @@ pub struct StreamClass {
     pub(crate) event_ids: EventIds,
     /// The id of the only event record class, when there is only one.
     pub(crate) only_event_id: Option<u64>,
+    /// Whether event records must be looked through for byte orders that change inside a byte.
+    pub(crate) orders_may_clash: bool,
 }
 
 impl StreamClass {

@@ -3,11 +3,12 @@
 use std::cell::Cell;
 
 use crate::bits;
-use crate::class::{EventRecordClass, StreamClass, TraceClass};
+use crate::class::{ByteOrder, EventRecordClass, StreamClass, TraceClass};
 use crate::clock;
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::header::{Header, HeaderPlan};
 use crate::layout::{Kind, Layout, Node, Role, Then};
+use crate::order;
 use crate::packet::PacketInfo;
 use crate::value::{Context, Field, FieldHandle, Scope, Shape, Value, Visitor};
 use crate::walk::{self, Fault, Stack, advanced, aligned};
@@ -47,6 +48,8 @@ pub(crate) struct Scopes {
     /// How many event records came before the current one.
     index: u64,
     next_index: u64,
+    /// Byte order of the number before the next event record, where that is looked at.
+    order: Option<ByteOrder>,
     /// Index of the current event record's class.
     pub(crate) class: Option<u32>,
 }
@@ -69,13 +72,14 @@ impl Scopes {
     }
 
     /// Stands before the first event record of a packet.
-    pub(crate) fn start(&mut self, info: &PacketInfo, len_bytes: usize) {
+    pub(crate) fn start(&mut self, info: &PacketInfo, len_bytes: usize, order: Option<ByteOrder>) {
         let available = u64::try_from(len_bytes).unwrap_or(u64::MAX).saturating_mul(8);
         self.announced = info.content_bits.unwrap_or(available);
         self.limit = self.announced.min(available);
         self.pos = info.header_end_bits;
         self.clock = info.begin;
         (self.index, self.next_index, self.class, self.timestamp) = (0, 0, None, None);
+        self.order = order;
     }
 
     #[inline]
@@ -90,7 +94,13 @@ impl Scopes {
             return if self.limit < self.announced { Err(self.truncated()) } else { Ok(false) };
         }
         self.index = self.next_index;
-        match self.decode(trace, stream, bytes) {
+        let begin = self.pos;
+        let mut decoded = self.decode(trace, stream, bytes);
+        if stream.orders_may_clash {
+            decoded =
+                decoded.and_then(|class| self.check_orders(trace, stream, bytes, begin, class));
+        }
+        match decoded {
             Ok(class) => {
                 self.class = Some(class);
                 self.next_index += 1;
@@ -102,6 +112,24 @@ impl Scopes {
                 Err(self.explain(error))
             }
         }
+    }
+
+    #[cold]
+    fn check_orders(
+        &mut self,
+        trace: &TraceClass,
+        stream: &StreamClass,
+        bytes: &[u8],
+        begin: u64,
+        class: u32,
+    ) -> Result<u32, DecodeError> {
+        let Self { registers, stack, limit, .. } = self;
+        let context = Context { data: bytes, limit: *limit, registers, stack };
+        let declared = usize::try_from(class).ok().and_then(|i| trace.events.get(i));
+        let order = order::check(&context, stream, declared, begin, self.order)
+            .map_err(|(scope, layout, fault)| fault.into_error(scope, layout, Some(self.index)))?;
+        self.order = order;
+        Ok(class)
     }
 
     /// Says that the data end early, once.

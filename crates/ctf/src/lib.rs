@@ -52,6 +52,7 @@ mod header;
 pub mod index;
 mod layout;
 mod metadata;
+mod order;
 pub mod packet;
 mod value;
 mod view;

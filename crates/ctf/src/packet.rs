@@ -12,7 +12,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::class::{EventRecordClass, StreamClass, TraceClass};
+use crate::class::{ByteOrder, EventRecordClass, StreamClass, TraceClass};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::event::{EventRecord, Scopes};
 use crate::layout::{Kind, Layout, Role};
@@ -84,8 +84,14 @@ pub fn decode_packet_header(
     bytes: &[u8],
 ) -> Result<Outcome<PacketInfo>, DecodeError> {
     let registers = new_registers(trace);
-    read_header(trace, bytes, &registers, &Stack::default())
+    read_header(trace, bytes, &registers, &Stack::default()).map(|outcome| match outcome {
+        Outcome::Ready((info, _)) => Outcome::Ready(info),
+        Outcome::NeedMore { at_least_bytes } => Outcome::NeedMore { at_least_bytes },
+    })
 }
+
+/// What a packet's header and context say, and the byte order of their last number.
+type Opening = (PacketInfo, Option<ByteOrder>);
 
 fn new_registers(trace: &TraceClass) -> Vec<Cell<u64>> {
     (0..trace.registers).map(|_| Cell::new(0)).collect()
@@ -96,7 +102,7 @@ fn read_header(
     bytes: &[u8],
     registers: &[Cell<u64>],
     stack: &Stack,
-) -> Result<Outcome<PacketInfo>, DecodeError> {
+) -> Result<Outcome<Opening>, DecodeError> {
     let limit = u64::try_from(bytes.len()).unwrap_or(u64::MAX).saturating_mul(8);
     let context = Context { data: bytes, limit, registers, stack };
     let mut roles = Roles::default();
@@ -114,7 +120,7 @@ fn read_header(
     if let Some(layout) = &stream.packet_context {
         let mut walk = context.walk(layout, pos).after(order);
         match walk.run(0, true, &mut roles) {
-            Ok(_) => pos = walk.pos,
+            Ok(last) => (pos, order) = (walk.pos, last),
             Err(fault) => return short(fault, bytes.len(), Scope::PacketContext, layout),
         }
     }
@@ -125,7 +131,7 @@ fn read_header(
     info.total_bits = info.total_bits.or(info.content_bits);
     info.content_bits = info.content_bits.or(info.total_bits);
     check_sizes(&info)?;
-    Ok(Outcome::Ready(info))
+    Ok(Outcome::Ready((info, order)))
 }
 
 /// A fault in the header because the bytes end is a wish for more of them.
@@ -134,7 +140,7 @@ fn short(
     len: usize,
     scope: Scope,
     layout: &Layout,
-) -> Result<Outcome<PacketInfo>, DecodeError> {
+) -> Result<Outcome<Opening>, DecodeError> {
     let wanted = match fault.kind {
         DecodeErrorKind::BeyondContent { end_bits, .. } => {
             usize::try_from(end_bits.div_ceil(8)).unwrap_or(usize::MAX)
@@ -293,14 +299,15 @@ impl<B: AsRef<[u8]>> EventReader<B> {
         bytes: B,
         mut scopes: Scopes,
     ) -> Result<Outcome<Self>, DecodeError> {
-        let info = match read_header(&trace, bytes.as_ref(), &scopes.registers, &scopes.stack)? {
-            Outcome::Ready(info) => info,
+        let opening = read_header(&trace, bytes.as_ref(), &scopes.registers, &scopes.stack)?;
+        let (info, order) = match opening {
+            Outcome::Ready(opening) => opening,
             Outcome::NeedMore { at_least_bytes } => {
                 return Ok(Outcome::NeedMore { at_least_bytes });
             }
         };
         let stream = trace.stream_class(info.stream_class_id).map_or(0, |stream| stream.index);
-        scopes.start(&info, bytes.as_ref().len());
+        scopes.start(&info, bytes.as_ref().len(), order);
         let stream = usize::try_from(stream).unwrap_or(usize::MAX);
         Ok(Outcome::Ready(Self { trace, bytes, info, stream, scopes }))
     }

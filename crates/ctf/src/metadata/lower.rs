@@ -11,6 +11,7 @@ use crate::clock::ClockClass;
 use crate::error::TextProblem;
 use crate::header::HeaderPlan;
 use crate::layout::{Integer, Kind, Layout, Length, Node, Register, Role};
+use crate::order;
 use crate::value::Scope;
 
 type Result<T> = std::result::Result<T, Problem>;
@@ -74,14 +75,19 @@ pub(crate) fn trace_class(document: Document) -> Result<(TraceClass, Found)> {
             payload: compile(payload),
         });
     }
-    let streams =
-        (0_u32..).zip(drafts).map(|(index, draft)| draft.finish(index, shared_registers)).collect();
+    let packet_header = compile(header);
+    let streams = (0_u32..)
+        .zip(drafts)
+        .map(|(index, draft)| {
+            draft.finish(index, shared_registers, packet_header.as_ref(), &classes)
+        })
+        .collect();
     let trace = TraceClass {
         version: CtfVersion::V1_8,
         identity: Identity::default(),
         uuid: trace.uuid,
         byte_order,
-        packet_header: compile(header),
+        packet_header,
         environment,
         clocks: clocks.all,
         streams,
@@ -159,7 +165,13 @@ impl StreamDraft {
         Ok(Self { id, clock, packet_context, event_header, event_context, events: Vec::new() })
     }
 
-    fn finish(self, index: u32, shared_registers: Register) -> StreamClass {
+    fn finish(
+        self,
+        index: u32,
+        shared_registers: Register,
+        packet_header: Option<&Layout>,
+        classes: &[EventRecordClass],
+    ) -> StreamClass {
         let header_is_referenced = self.event_header.as_ref().is_some_and(|draft| draft.referenced);
         let compile = |draft: Option<Draft>| draft.map(|draft| compile(draft, shared_registers));
         let event_header = compile(self.event_header);
@@ -167,15 +179,27 @@ impl StreamDraft {
             [(id, _)] => Some(*id),
             _ => None,
         };
+        let packet_context = compile(self.packet_context);
+        let event_context = compile(self.event_context);
+        let own = self.events.iter().filter_map(|(_, index)| {
+            let class = classes.get(usize::try_from(*index).ok()?)?;
+            Some([class.context.as_ref(), class.payload.as_ref()])
+        });
+        let orders_may_clash = order::may_change_inside_a_byte(
+            [packet_header, packet_context.as_ref()],
+            [event_header.as_ref(), event_context.as_ref()],
+            own,
+        );
         StreamClass {
             id: self.id,
             identity: Identity::default(),
             index,
             clock: self.clock,
-            packet_context: compile(self.packet_context),
+            packet_context,
             header_plan: HeaderPlan::new(event_header.as_ref().filter(|_| !header_is_referenced)),
             event_header,
-            event_context: compile(self.event_context),
+            event_context,
+            orders_may_clash,
             event_ids: EventIds::new(&self.events),
             only_event_id,
         }
@@ -483,22 +507,5 @@ fn compile(mut draft: Draft, shared_registers: Register) -> Layout {
             _ => {}
         }
     }
-    let walk_all = order_may_change_inside_a_byte(&draft.nodes);
-    Layout::compile(draft.nodes, walk_all)
-}
-
-/// Whether both byte orders occur and a number may begin inside a byte.
-fn order_may_change_inside_a_byte(nodes: &[Node]) -> bool {
-    let mut orders = HashSet::new();
-    let mut is_odd = false;
-    for node in nodes {
-        let (bits, order) = match &node.kind {
-            Kind::Integer(int) => (int.bits, int.order),
-            Kind::Float { bits, order, .. } => (*bits, *order),
-            _ => continue,
-        };
-        orders.insert(order);
-        is_odd |= bits % 8 != 0;
-    }
-    orders.len() > 1 && is_odd
+    Layout::compile(draft.nodes, false)
 }

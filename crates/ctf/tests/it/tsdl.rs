@@ -213,6 +213,31 @@ fn floats_of_16_bits_are_read_in_both_orders() {
     );
 }
 
+/// The first error of a stream class whose packet context is empty, by the fields of each scope.
+fn clash(header: &str, common: &str, fields: &str, bytes: &[u8]) -> (usize, Option<String>) {
+    let trace = parse(&format!(
+        "typealias integer {{ size = 3; }} := le3; typealias integer {{ size = 3; byte_order = be; }} := be3;
+         stream {{ event.header := struct {{ {header} }}; event.context := struct {{ {common} }}; }};
+         event {{ name = e; fields := struct {{ {fields} }}; }};"
+    ));
+    let (read, error) = payloads(&trace.expect("metadata"), bytes);
+    (read.len(), error)
+}
+
+#[test]
+fn the_byte_order_cannot_change_inside_a_byte_not_even_between_scopes() {
+    let error = |field: &str| Some(format!("{field}: the byte order changes inside a byte"));
+    let bytes = [0; 4];
+    assert_eq!(clash("le3 a;", "be3 b;", "", &bytes), (0, error("stream event context.b")));
+    assert_eq!(clash("le3 a;", "", "be3 b;", &bytes), (0, error("payload.b")));
+    assert_eq!(clash("le3 a; be3 b;", "", "", &bytes), (0, error("event header.b")));
+    // From one event record to the next.
+    assert_eq!(clash("le3 a;", "", "u8 c; be3 b;", &[0; 8]), (1, error("event header.a")));
+    assert_eq!(clash("", "", "string s; be3 b[2]; u8 n; le3 c[n];", &bytes[..3]).1, None);
+    assert_eq!(clash("le3 a; u8 c;", "", "be3 b; u8 d;", &bytes), (1, None));
+    assert_eq!(clash("le3 a;", "le3 c;", "le3 b; struct { be3 d; } align(8) e;", &[0; 3]).0, 1);
+}
+
 #[test]
 fn a_variant_may_be_given_another_selector() {
     check(

@@ -183,6 +183,14 @@ impl TraceClass {
         &self.events
     }
 
+    /// The same with all times `nanos` nanoseconds later; `None` when one of the clocks cannot say so ([`ClockClass::shifted`]).
+    #[must_use]
+    pub fn with_shifted_clocks(mut self, nanos: i128) -> Option<Self> {
+        self.clocks =
+            self.clocks.iter().map(|clock| clock.shifted(nanos)).collect::<Option<_>>()?;
+        Some(self)
+    }
+
     /// The clock of a data stream class.
     #[must_use]
     pub fn clock_of(&self, stream: &StreamClass) -> Option<&ClockClass> {

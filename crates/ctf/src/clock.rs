@@ -132,6 +132,24 @@ impl ClockClass {
             .ok_or(DecodeErrorKind::TimestampOverflow { cycles })
     }
 
+    /// The same clock with every value `nanos` nanoseconds later, to the nearest cycle below; `None` when no
+    /// `offset_s` can say so.
+    #[must_use]
+    pub fn shifted(&self, nanos: i128) -> Option<Self> {
+        let second = i128::from(NANOS_PER_SECOND);
+        let seconds = i128::from(self.offset_s).checked_add(nanos.div_euclid(second))?;
+        let cycles = nanos.rem_euclid(second) * i128::from(self.frequency) / second;
+        // The offset may be worth more than a second, and more than one must fit beside what is added.
+        let whole = i128::from(self.offset) + cycles;
+        let frequency = i128::from(self.frequency.max(1));
+        let (carried, offset) = match u64::try_from(whole) {
+            Ok(offset) => (0, offset),
+            Err(_) => (whole / frequency, u64::try_from(whole % frequency).ok()?),
+        };
+        let offset_s = i64::try_from(seconds.checked_add(carried)?).ok()?;
+        Some(Self { offset_s, offset, ..self.clone() })
+    }
+
     /// `cycles · 10⁹ / frequency`, rounded down.
     fn scale(&self, cycles: u64) -> u128 {
         u128::from(cycles) * u128::from(NANOS_PER_SECOND) / u128::from(self.frequency.max(1))
@@ -187,6 +205,22 @@ mod tests {
         assert_eq!(clock(1_000_000_000, i64::MAX, 0).to_ns(0), overflow(0));
         assert_eq!(clock(1_000_000_000, i64::MIN, 0).to_ns(7), overflow(7));
         assert_eq!(clock(1_000_000_000, 0, 0).to_ns(i64::MAX.unsigned_abs()), Ok(i64::MAX));
+    }
+
+    #[test]
+    fn a_shifted_clock_tells_times_that_much_later() {
+        let check = |clock: ClockClass, nanos: i128, cycles, expected| {
+            let shifted = clock.shifted(nanos).map(|clock| clock.to_ns(cycles));
+            assert_eq!(shifted, Some(Ok(expected)), "{clock:?} by {nanos}");
+        };
+        check(clock(1_000_000_000, 5, 7), 3_000_000_001, 1, 8_000_000_009);
+        check(clock(1_000_000_000, 5, 7), -6_000_000_001, 0, -999_999_994);
+        check(clock(1_000, 0, 0), 1_999_999, 1, 2_000_000);
+        check(clock(4_000_000_000, 0, 3), 1, 1, 1);
+        let nearly = clock(1_000_000_000, -18_446_744_073, u64::MAX);
+        check(nearly, 2_000_000_000, 0, 2_709_551_615);
+        check(clock(1_000_000_000, -18_446_744_073, u64::MAX), 999_999_999, 0, 1_709_551_614);
+        assert_eq!(clock(1, i64::MAX, 0).shifted(1_000_000_000), None);
     }
 
     #[test]

@@ -137,6 +137,33 @@ impl IndexVersion {
         }
     }
 
+    /// The version of the index file that begins with `header`, [`HEADER_LEN`] bytes or more.
+    ///
+    /// # Errors
+    /// When magic, version or entry length are not those of an index, or there are fewer bytes.
+    pub fn decode(header: &[u8]) -> Result<Self, IndexError> {
+        let (words, _) = header.as_chunks::<4>();
+        let &[magic, major, minor, entry_len, ..] = words else {
+            return Err(IndexError::ShortHeader { len: header.len() });
+        };
+        let found = u32::from_be_bytes(magic);
+        if found != MAGIC {
+            return Err(IndexError::Magic { found });
+        }
+        let version = match (u32::from_be_bytes(major), u32::from_be_bytes(minor)) {
+            (MAJOR, 0) => Self::V1_0,
+            (MAJOR, 1) => Self::V1_1,
+            (major, minor) => return Err(IndexError::Version { major, minor }),
+        };
+        let found = u32::from_be_bytes(entry_len);
+        let expected = version.entry_len();
+        if usize::try_from(found) == Ok(expected) {
+            Ok(version)
+        } else {
+            Err(IndexError::EntryLength { found, expected })
+        }
+    }
+
     /// The header of an index file of this version.
     #[must_use]
     pub fn header(self) -> [u8; HEADER_LEN] {
@@ -247,7 +274,7 @@ impl PacketIndex {
         let (header, body) = bytes
             .split_at_checked(HEADER_LEN)
             .ok_or(IndexError::ShortHeader { len: bytes.len() })?;
-        let version = decode_header(header)?;
+        let version = IndexVersion::decode(header)?;
         let entry_len = version.entry_len();
         let chunks = body.chunks_exact(entry_len);
         if !chunks.remainder().is_empty() {
@@ -275,50 +302,50 @@ impl PacketIndex {
     /// # Errors
     /// The first entry that contradicts, or the coverage.
     pub fn check_against(&self, file_len: u64) -> Result<(), IndexError> {
-        let mut expected = 0_u64;
-        for (at, entry) in self.entries.iter().enumerate() {
-            if entry.offset_bytes != expected {
-                return Err(IndexError::Offset { entry: at, found: entry.offset_bytes, expected });
-            }
-            let (total_bits, content_bits) = (entry.total_length_bits, entry.content_length_bits);
-            let whole_bytes = total_bits != 0 && total_bits.is_multiple_of(8);
-            if !whole_bytes || content_bits > total_bits {
-                return Err(IndexError::Lengths { entry: at, total_bits, content_bits });
-            }
-            let (begin, end) = (entry.timestamp_begin, entry.timestamp_end);
-            if begin > end && end != 0 {
-                return Err(IndexError::Timestamps { entry: at, begin, end });
-            }
-            expected = expected.saturating_add(total_bits / 8);
-        }
-        if expected == file_len {
-            Ok(())
-        } else {
-            Err(IndexError::Coverage { indexed: expected, file_len })
-        }
+        let mut check = IndexCheck::default();
+        self.entries.iter().try_for_each(|entry| check.entry(entry))?;
+        check.finish(file_len)
     }
 }
 
-fn decode_header(header: &[u8]) -> Result<IndexVersion, IndexError> {
-    let (words, _) = header.as_chunks::<4>();
-    let &[magic, major, minor, entry_len] = words else {
-        return Err(IndexError::ShortHeader { len: header.len() });
-    };
-    let found = u32::from_be_bytes(magic);
-    if found != MAGIC {
-        return Err(IndexError::Magic { found });
+/// [`PacketIndex::check_against`] for entries that come one by one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct IndexCheck {
+    entries: usize,
+    indexed: u64,
+}
+
+impl IndexCheck {
+    /// Takes the next entry.
+    ///
+    /// # Errors
+    /// The entry contradicts itself or the ones before.
+    pub fn entry(&mut self, entry: &IndexEntry) -> Result<(), IndexError> {
+        let (at, expected) = (self.entries, self.indexed);
+        if entry.offset_bytes != expected {
+            return Err(IndexError::Offset { entry: at, found: entry.offset_bytes, expected });
+        }
+        let (total_bits, content_bits) = (entry.total_length_bits, entry.content_length_bits);
+        let whole_bytes = total_bits != 0 && total_bits.is_multiple_of(8);
+        if !whole_bytes || content_bits > total_bits {
+            return Err(IndexError::Lengths { entry: at, total_bits, content_bits });
+        }
+        let (begin, end) = (entry.timestamp_begin, entry.timestamp_end);
+        if begin > end && end != 0 {
+            return Err(IndexError::Timestamps { entry: at, begin, end });
+        }
+        self.entries += 1;
+        self.indexed = expected.saturating_add(total_bits / 8);
+        Ok(())
     }
-    let version = match (u32::from_be_bytes(major), u32::from_be_bytes(minor)) {
-        (MAJOR, 0) => IndexVersion::V1_0,
-        (MAJOR, 1) => IndexVersion::V1_1,
-        (major, minor) => return Err(IndexError::Version { major, minor }),
-    };
-    let found = u32::from_be_bytes(entry_len);
-    let expected = version.entry_len();
-    if usize::try_from(found) == Ok(expected) {
-        Ok(version)
-    } else {
-        Err(IndexError::EntryLength { found, expected })
+
+    /// Whether the entries fill a stream file of `file_len` bytes.
+    ///
+    /// # Errors
+    /// [`IndexError::Coverage`] when they do not.
+    pub fn finish(self, file_len: u64) -> Result<(), IndexError> {
+        let indexed = self.indexed;
+        if indexed == file_len { Ok(()) } else { Err(IndexError::Coverage { indexed, file_len }) }
     }
 }
 

@@ -3,6 +3,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::correlate::Uncorrelated;
+
 /// Why a recording cannot be opened or listed at all. Damage inside of one is a [`Finding`](crate::Finding).
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -67,6 +69,17 @@ pub enum Error {
         path: PathBuf,
         /// Bytes in the stream files of the same folder.
         stream_bytes: u64,
+    },
+    /// Times of two traces cannot be put in one order.
+    #[error("times cannot be compared: {0}")]
+    Uncorrelated(Box<Uncorrelated>),
+    /// No offset of a clock can say that its times are that much later.
+    #[error("{}: clocks cannot be moved by {offset_ns} ns", path.display())]
+    ClockOffset {
+        /// The metadata file.
+        path: PathBuf,
+        /// By how much they should be moved, nanoseconds.
+        offset_ns: i128,
     },
     /// The metadata cannot be understood.
     #[error("{}", path.display())]

@@ -49,6 +49,13 @@ pub enum Cause {
         /// The most that is taken, bytes.
         limit: u64,
     },
+    /// A packet of another stream than the file's first.
+    OtherStream {
+        /// Data stream class id.
+        class_id: u64,
+        /// Data stream instance id.
+        instance_id: Option<u64>,
+    },
     /// The file ends inside of a packet's header.
     CutHeader {
         /// Bytes that are there.
@@ -63,6 +70,12 @@ impl fmt::Display for Cause {
             Self::Io(error) => write!(f, "cannot read: {error}"),
             Self::TooLong { announced, limit } => {
                 write!(f, "the packet announces {announced} bytes, the limit is {limit}")
+            }
+            Self::OtherStream { class_id, instance_id: Some(instance) } => {
+                write!(f, "the packet is of stream {instance} of class {class_id}")
+            }
+            Self::OtherStream { class_id, instance_id: None } => {
+                write!(f, "the packet is of stream class {class_id}")
             }
             Self::CutHeader { available } => {
                 write!(f, "the file ends {available} bytes into the packet's header")

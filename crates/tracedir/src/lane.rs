@@ -1,13 +1,16 @@
 //! One stream in the merge: packet after packet, event record after event record.
 
+use bytes::Bytes;
 use ctf::packet::{EventReader, Outcome};
-use ctf::{DecodeError, StreamClass};
+use ctf::{DecodeError, DecodeErrorKind, StreamClass};
 use model::{TimeRange, Timestamp};
 
 use crate::finding::{Cause, Finding, Findings};
+use crate::heads::Head;
 use crate::merge::LossKind;
-use crate::stream::{Head, PacketFile, Stream};
-use crate::window::{Bytes, FIRST_LOOK, Handles, Window};
+use crate::skip;
+use crate::stream::{PacketFile, Stream};
+use crate::window::{FIRST_LOOK, Window};
 
 /// Longest packet that is read. LTTng's largest sub-buffers are smaller by far.
 pub const MAX_PACKET_BYTES: u64 = 1 << 30;
@@ -24,16 +27,20 @@ pub enum PacketEnds {
 }
 
 /// What a lane offers next.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pending {
-    /// A packet that has not been entered yet.
+    /// A packet that is not in memory yet.
     Packet,
+    /// A packet whose first event record is the next.
+    Opened,
+    /// A packet whose first event record the reader stands at.
+    First,
     /// The end of a packet whose event records have all been given.
     PacketEnd,
     /// The reader's current event record.
     Event,
     /// A loss before the packet that comes next.
-    Loss(Lost),
+    Loss,
 }
 
 /// A loss without its stream.
@@ -53,6 +60,7 @@ pub(crate) struct Before {
     pub(crate) sequence: Option<u64>,
 }
 
+/// Begins at a file's first packet without reading it: its header is known from opening the recording.
 #[derive(Debug)]
 pub(crate) struct Lane<'r> {
     stream: &'r Stream,
@@ -71,8 +79,12 @@ pub(crate) struct Lane<'r> {
     /// When the packet that is being read ends.
     packet_end: Option<Timestamp>,
     pending: Pending,
+    /// What is pending after the losses.
+    entry: Pending,
     /// Losses before the packet that waits, the later one first.
     losses: [Option<Lost>; 2],
+    /// The loss that is pending.
+    loss: Option<Lost>,
     before: Option<Before>,
     packets: u64,
     /// Time of the last turn, for event records without a clock.
@@ -80,7 +92,7 @@ pub(crate) struct Lane<'r> {
 }
 
 impl<'r> Lane<'r> {
-    pub(crate) fn new(stream: &'r Stream, handles: Handles, packet_ends: PacketEnds) -> Self {
+    pub(crate) fn new(stream: &'r Stream, window: Window, packet_ends: PacketEnds) -> Self {
         Self {
             stream,
             packet_ends,
@@ -89,11 +101,13 @@ impl<'r> Lane<'r> {
             file: 0,
             offset: 0,
             packet_offset: 0,
-            window: Window::new(handles),
+            window,
             usual: FIRST_LOOK,
             reader: None,
             pending: Pending::Packet,
+            entry: Pending::Packet,
             losses: [None; 2],
+            loss: None,
             before: None,
             packets: 0,
             at: i64::MIN,
@@ -102,6 +116,11 @@ impl<'r> Lane<'r> {
 
     pub(crate) const fn pending(&self) -> Pending {
         self.pending
+    }
+
+    /// The loss that is pending.
+    pub(crate) const fn loss(&self) -> Option<Lost> {
+        self.loss
     }
 
     pub(crate) const fn reader(&self) -> Option<&EventReader<Bytes>> {
@@ -124,26 +143,41 @@ impl<'r> Lane<'r> {
     /// Consumes what is pending; gives the time of the next turn, `None` at the stream's end.
     #[inline]
     pub(crate) fn advance(&mut self, findings: &mut Findings) -> Option<i64> {
-        match self.pending {
-            Pending::Loss(_) => return Some(self.after_loss()),
-            Pending::PacketEnd => return self.next_packet(findings),
-            Pending::Packet | Pending::Event => {}
+        if self.pending != Pending::Event {
+            match self.pending {
+                Pending::Loss => return Some(self.after_loss()),
+                Pending::PacketEnd => return self.next_packet(findings),
+                Pending::Packet => match self.open_announced(findings) {
+                    Ok(()) => {}
+                    Err(next) => return next,
+                },
+                Pending::First => {
+                    self.pending = Pending::Event;
+                    return Some(self.event_time());
+                }
+                Pending::Opened | Pending::Event => {}
+            }
+            self.pending = Pending::Event;
         }
         let reader = self.reader.as_mut()?;
         match reader.advance() {
-            Ok(true) => {
-                self.pending = Pending::Event;
-                if let Some(at) = reader.event().and_then(|event| event.timestamp_ns()) {
-                    self.at = at;
-                }
-                Some(self.at)
-            }
+            Ok(true) => Some(self.event_time()),
             Ok(false) => self.leave_packet(findings),
             Err(error) => {
                 self.report(error, findings);
                 self.leave_packet(findings)
             }
         }
+    }
+
+    /// Time of the reader's event record; without a clock, that of the turn before.
+    #[inline]
+    fn event_time(&mut self) -> i64 {
+        let event = self.reader.as_ref().and_then(EventReader::event);
+        if let Some(at) = event.and_then(|event| event.timestamp_ns()) {
+            self.at = at;
+        }
+        self.at
     }
 
     fn leave_packet(&mut self, findings: &mut Findings) -> Option<i64> {
@@ -168,30 +202,67 @@ impl<'r> Lane<'r> {
         }
     }
 
-    /// Enters the next packet that can be read; losses before it have their turns first.
+    /// Announces the next packet that can be read; losses before it have their turns first.
     fn next_packet(&mut self, findings: &mut Findings) -> Option<i64> {
+        let stream = self.stream;
         loop {
-            let file = self.stream.files.get(self.file)?;
+            let Some(file) = stream.files.get(self.file) else { return self.finish() };
             if self.offset >= file.file.len {
                 self.turn_to(self.file + 1, 0);
                 continue;
             }
             self.packet_offset = self.offset;
+            if self.offset == file.first.offset && !self.window.is_open() && !file.early {
+                return self.announce(file, file.first, Pending::Packet);
+            }
             match self.open(file) {
-                Ok(head) => {
-                    self.offset = head.next_offset().unwrap_or(file.file.len);
-                    return self.enter(file, head);
-                }
+                Ok(head) if file.early => return self.announce_early(file, head, findings),
+                Ok(head) => return self.announce(file, head, Pending::Opened),
                 Err(cause) => self.give_up(file, cause, findings),
             }
         }
     }
 
-    /// Leaves a packet whose header is of no use: for the next one if the index knows it, else for the next file.
+    /// The stream is over, or the range is: takes no more memory.
+    fn finish(&mut self) -> Option<i64> {
+        self.reader = None;
+        self.window.close();
+        self.file = usize::MAX;
+        None
+    }
+
+    /// Reads the packet that was announced by its header. Otherwise gives what comes next.
+    fn open_announced(&mut self, findings: &mut Findings) -> Result<(), Option<i64>> {
+        let Some(file) = self.stream.files.get(self.file) else { return Err(None) };
+        self.offset = self.packet_offset;
+        match self.open(file) {
+            Ok(head) => {
+                self.offset = head.next_offset().unwrap_or(file.file.len);
+                Ok(())
+            }
+            Err(cause) => {
+                self.give_up(file, cause, findings);
+                Err(self.next_packet(findings))
+            }
+        }
+    }
+
+    /// Leaves a packet whose header is of no use: for the next one if its length or the index tells where that
+    /// is, else for the next file.
     #[cold]
     fn give_up(&mut self, file: &PacketFile, cause: Cause, findings: &mut Findings) {
         let (path, offset_bytes) = (file.file.path.clone(), self.packet_offset);
-        match file.indexed_after(offset_bytes) {
+        let announced = || match &cause {
+            Cause::Damaged(error) => match error.kind {
+                DecodeErrorKind::PacketSizes { total_bits, .. } if total_bits % 8 == 0 => {
+                    let next = offset_bytes.checked_add(total_bits / 8)?;
+                    (next > offset_bytes && next <= file.file.len).then_some(next)
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        match announced().or_else(|| file.indexed_after(offset_bytes)) {
             Some(next) => {
                 self.offset = next;
                 findings.push(Finding::Packet { path, offset_bytes, cause });
@@ -261,12 +332,13 @@ impl<'r> Lane<'r> {
         .map_err(|error| Cause::Damaged(Box::new(error)))
     }
 
-    /// Takes up the packet that was opened. `None` when it is the range's first packet too many.
-    fn enter(&mut self, file: &PacketFile, head: Head) -> Option<i64> {
+    /// Gives the packet its turn. `None` when it is the range's first packet too many.
+    fn announce(&mut self, file: &PacketFile, head: Head, entry: Pending) -> Option<i64> {
         let begin = file.time(head.begin);
         if begin.is_some_and(|begin| begin >= self.range.end) {
-            return None;
+            return self.finish();
         }
+        self.offset = head.next_offset().unwrap_or(file.file.len);
         self.packets += 1;
         let end = file.time(head.end.filter(|end| *end != 0)).or(begin);
         let bits = file.stream_class().and_then(StreamClass::discarded_counter_bits);
@@ -277,18 +349,52 @@ impl<'r> Lane<'r> {
         if let Some(begin) = begin {
             self.at = begin.nanos();
         }
+        self.entry = entry;
         Some(self.after_loss())
+    }
+
+    /// As [`Self::announce`] for a packet that is there, when its first event record may lie before its begin.
+    fn announce_early(
+        &mut self,
+        file: &PacketFile,
+        head: Head,
+        findings: &mut Findings,
+    ) -> Option<i64> {
+        let advanced = self.reader.as_mut().map(EventReader::advance);
+        let first = self.reader.as_ref().and_then(EventReader::event);
+        let first = first.and_then(|event| event.timestamp_ns());
+        let entry = match advanced {
+            Some(Ok(true)) => Pending::First,
+            Some(Err(error)) => {
+                self.report(error, findings);
+                Pending::Opened
+            }
+            _ => Pending::Opened,
+        };
+        let begin = file.time(head.begin);
+        let early = first.filter(|first| begin.is_none_or(|begin| *first < begin.nanos()));
+        let Some(first) = early else { return self.announce(file, head, entry) };
+        if first >= self.range.end.nanos() {
+            return self.finish();
+        }
+        // The loss before it is told as the packet tells it; only its turn comes earlier.
+        let end = std::mem::replace(&mut self.range.end, Timestamp::MAX);
+        let turn = self.announce(file, head, entry);
+        self.range.end = end;
+        self.at = first;
+        if self.pending == Pending::Loss { turn } else { Some(first) }
     }
 
     /// The next loss, or the packet behind it.
     fn after_loss(&mut self) -> i64 {
-        match self.losses.iter_mut().find_map(Option::take) {
+        self.loss = self.losses.iter_mut().find_map(Option::take);
+        match self.loss {
             Some(lost) => {
-                self.pending = Pending::Loss(lost);
+                self.pending = Pending::Loss;
                 lost.begin.nanos()
             }
             None => {
-                self.pending = Pending::Packet;
+                self.pending = self.entry;
                 self.at
             }
         }
@@ -296,30 +402,9 @@ impl<'r> Lane<'r> {
 
     /// Stands before the last packet that must be read to miss nothing from `begin` on.
     fn skip_to(&mut self, begin: Timestamp) {
-        let mut candidate: Option<(usize, Head, bool)> = None;
-        for (index, file) in self.stream.files.iter().enumerate() {
-            for head in file.heads() {
-                let starts_before = file.time(head.begin).is_some_and(|at| at < begin);
-                if let Some((passed, before, true)) = candidate.filter(|_| starts_before) {
-                    self.pass(passed, before);
-                } else if let Some((index, before, _)) = candidate {
-                    self.turn_to(index, before.offset);
-                    return;
-                }
-                let ends_before = file.time(head.end).is_some_and(|at| at < begin);
-                candidate = Some((index, head, ends_before));
-            }
+        if let Some(place) = skip::find(&self.stream.files, begin) {
+            (self.file, self.offset) = (place.file, place.head.offset);
         }
-        if let Some((index, head, _)) = candidate {
-            self.turn_to(index, head.offset);
-        }
-    }
-
-    /// Leaves a packet unread, but not what it says about losses.
-    fn pass(&mut self, file: usize, head: Head) {
-        let Some(file) = self.stream.files.get(file) else { return };
-        let end = file.time(head.end.filter(|end| *end != 0)).or_else(|| file.time(head.begin));
-        self.before = Some(Before { end, discarded: head.discarded, sequence: head.sequence });
     }
 }
 

@@ -30,26 +30,36 @@
 //! ```
 
 mod chunk;
+mod classes;
+mod correlate;
 mod discover;
 mod error;
 mod finding;
+mod heads;
+mod join;
 mod lane;
 mod merge;
+mod options;
 mod packets;
 mod recording;
+mod skip;
 mod stream;
 mod survey;
+mod turns;
 mod window;
 
 pub use chunk::{
     ARCHIVES, Chunk, ChunkName, Missing, SessionChunks, UnsealedChunk, has_chunks, session_chunks,
 };
+pub use classes::{ClassCache, MAX_METADATA_BYTES};
+pub use correlate::{ClockGroup, ClockOfTrace, ClockOrigin, Uncorrelated};
 pub use discover::{MAX_DEPTH, MAX_STREAM_FILES, StreamFile, TraceFolder, discover};
 pub use error::{Action, Error};
 pub use finding::{Cause, Finding, Findings};
 pub use lane::{MAX_PACKET_BYTES, PacketEnds};
 pub use merge::{Event, Item, Loss, LossKind, Merged};
+pub use options::{Correlate, ReadOptions};
 pub use packets::IndexProblem;
-pub use recording::{ClassCache, LogicalTrace, MAX_METADATA_BYTES, Recording};
+pub use recording::{LogicalTrace, Recording};
 pub use stream::{Stream, StreamCover, StreamKey};
 pub use survey::StreamSurvey;

@@ -4,37 +4,42 @@
 //!
 //! By (time, stream, position in the stream), where streams are ordered by [`StreamKey`](crate::StreamKey). A stream
 //! is read in its own order: an event record that is earlier than the one before it comes right after that one,
-//! and is counted in [`Merged::backward`]. A packet takes its turn at its begin timestamp; so at most one packet
-//! of each stream is in memory.
+//! and is counted in [`Merged::backward`]. A packet takes its turn at its begin timestamp, or at its first event record
+//! where its tracer is known to stamp the begin too late. At most one packet of each stream is in memory, and none of a
+//! stream whose turn has not come.
 //!
 //! # Ranges
 //!
-//! For a range `[begin, end)`, packets are left out by their timestamps, which are advice only:
+//! For a range `[begin, end)`, packets are left out by their timestamps, which are advice only; every event record that
+//! is read is judged by its own time.
 //!
-//! - in front, a packet is left out when it ends before `begin` **and** the stream's next packet begins before
-//!   `begin`: LTTng's known fault is an end that is too early, and the next packet's begin bounds that;
-//! - a stream is left when a packet begins at or after `end`; what would lie in that packet before its own begin
-//!   (barectf before 2.3.1) is not looked for. Every other event record is judged by its own time.
+//! - In front, a packet is left out when it ends before `begin` **and** the stream's next packet begins before
+//!   `begin`: LTTng's known fault is an end that is too early, and the next packet's begin bounds that. Where the first
+//!   packet to be read lies is found without reading the others.
+//! - A stream is left when a packet begins at or after `end`; of barectf before 2.3.1, which stamps a packet's begin
+//!   after its first event record, when that event record lies there.
 //!
 //! # Losses
 //!
 //! A loss lies between two packets of a stream and belongs to the range that holds its begin. What was lost before a
 //! stream's first packet is not known here: compare [`StreamCover`](crate::StreamCover)s.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
+use bytes::Bytes;
 use ctf::EventRecord;
 use ctf::packet::EventReader;
 use model::{TimeRange, Timestamp};
 
 use crate::finding::Findings;
-use crate::lane::{Lane, PacketEnds, Pending};
+use crate::lane::{Lane, Lost, PacketEnds, Pending};
 use crate::stream::Stream;
-use crate::window::{Bytes, Handles};
+use crate::turns::{Turn, Turns};
+use crate::window::{Handles, READ_AHEAD, READ_AHEAD_OF_MANY, Window};
 
 /// Up to so many streams, each keeps its file open while it is read.
 const MAX_OPEN_FILES: usize = 512;
+
+/// From so many streams on, less is read of each at once.
+const MANY_STREAMS: usize = 128;
 
 /// Something that a recording tells.
 #[derive(Debug)]
@@ -101,36 +106,31 @@ pub struct Merged<'r> {
     lanes: Vec<Lane<'r>>,
     range: TimeRange,
     /// Lanes that wait, by what comes next in them.
-    waiting: BinaryHeap<Reverse<Turn>>,
+    waiting: Turns,
     current: Option<Turn>,
     backward: u64,
     findings: Findings,
-}
-
-/// Whose turn it is when: ordered by time, then by stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
-    at: i64,
-    lane: usize,
 }
 
 impl<'r> Merged<'r> {
     pub(crate) fn new(streams: &'r [Stream], range: TimeRange, packet_ends: PacketEnds) -> Self {
         let handles =
             if streams.len() <= MAX_OPEN_FILES { Handles::Keep } else { Handles::Release };
+        let read_ahead = if streams.len() < MANY_STREAMS { READ_AHEAD } else { READ_AHEAD_OF_MANY };
         let mut merged = Self {
             streams,
             lanes: Vec::with_capacity(streams.len()),
             range,
-            waiting: BinaryHeap::with_capacity(streams.len()),
+            waiting: Turns::with_capacity(streams.len()),
             current: None,
             backward: 0,
             findings: Findings::default(),
         };
         for (index, stream) in streams.iter().enumerate() {
-            let mut lane = Lane::new(stream, handles, packet_ends);
-            let first = lane.begin(range, &mut merged.findings);
-            merged.waiting.extend(first.map(|at| Reverse(Turn { at, lane: index })));
+            let mut lane = Lane::new(stream, Window::new(handles, read_ahead), packet_ends);
+            if let Some(at) = lane.begin(range, &mut merged.findings) {
+                merged.waiting.push(Turn::new(at, index));
+            }
             merged.lanes.push(lane);
         }
         merged
@@ -140,26 +140,32 @@ impl<'r> Merged<'r> {
     /// other packets follow.
     pub fn next_item(&mut self) -> Option<Item<'_>> {
         let turn = self.find()?;
-        let stream = self.streams.get(turn.lane)?;
-        let lane = self.lanes.get(turn.lane)?;
-        let (stream_index, packet_index) = (turn.lane, lane.packet_index());
-        if let Pending::Loss(loss) = lane.pending() {
-            let crate::lane::Lost { kind, count, begin, end } = loss;
-            return Some(Item::Loss(Loss { stream, stream_index, kind, count, begin, end }));
+        let index = turn.lane();
+        let stream = self.streams.get(index)?;
+        let lane = self.lanes.get(index)?;
+        if let Some(loss) = lane.loss() {
+            let Lost { kind, count, begin, end } = loss;
+            return Some(Item::Loss(Loss { stream, stream_index: index, kind, count, begin, end }));
         }
         let reader = lane.reader()?;
-        let record = reader.event()?;
-        let timestamp = Timestamp::from_nanos(turn.at);
-        Some(Item::Event(Event { timestamp, stream, stream_index, packet_index, record, reader }))
+        Some(Item::Event(Event {
+            timestamp: Timestamp::from_nanos(turn.at()),
+            stream,
+            stream_index: index,
+            packet_index: lane.packet_index(),
+            record: reader.event()?,
+            reader,
+        }))
     }
 
     /// Moves on until there is something inside the range.
+    #[inline]
     fn find(&mut self) -> Option<Turn> {
         loop {
             let turn = self.step()?;
-            let lane = self.lanes.get(turn.lane)?;
-            let shown = !matches!(lane.pending(), Pending::Packet | Pending::PacketEnd);
-            if shown && self.range.contains(Timestamp::from_nanos(turn.at)) {
+            let pending = self.lanes.get(turn.lane())?.pending();
+            let shown = matches!(pending, Pending::Event | Pending::Loss);
+            if shown && self.range.contains(Timestamp::from_nanos(turn.at())) {
                 return Some(turn);
             }
         }
@@ -168,35 +174,22 @@ impl<'r> Merged<'r> {
     /// Consumes the current turn and takes the next one.
     #[inline]
     fn step(&mut self) -> Option<Turn> {
-        let after = match self.current.take() {
-            None => None,
+        self.current = match self.current {
+            None => self.waiting.pop(),
             Some(done) => {
-                let lane = self.lanes.get_mut(done.lane)?;
-                let next = lane.advance(&mut self.findings);
-                if matches!(lane.pending(), Pending::Event) && next.is_some_and(|at| at < done.at) {
-                    self.backward += 1;
+                let lane = self.lanes.get_mut(done.lane())?;
+                match lane.advance(&mut self.findings) {
+                    None => self.waiting.pop(),
+                    Some(at) => {
+                        if at < done.at() && lane.pending() == Pending::Event {
+                            self.backward += 1;
+                        }
+                        Some(self.waiting.first_of(Turn::new(at, done.lane())))
+                    }
                 }
-                next.map(|at| Turn { at, lane: done.lane })
             }
-        };
-        self.current = match after {
-            None => self.waiting.pop().map(|Reverse(turn)| turn),
-            Some(mine) => Some(self.first_of(mine)),
         };
         self.current
-    }
-
-    /// The earlier of `mine` and the first that waits; the other one waits.
-    #[inline]
-    fn first_of(&mut self, mine: Turn) -> Turn {
-        match self.waiting.peek_mut() {
-            Some(mut first) if first.0 < mine => {
-                let turn = first.0;
-                first.0 = mine;
-                turn
-            }
-            _ => mine,
-        }
     }
 
     /// How many event records were earlier than the one before them in their stream.

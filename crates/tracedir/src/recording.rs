@@ -1,55 +1,27 @@
 //! A recording: the traces below some folders, joined to logical traces and streams.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctf::{TraceClass, Uuid};
 use model::TimeRange;
 
-use crate::discover::{TraceFolder, discover};
-use crate::error::{Action, Error};
+use crate::classes::ClassCache;
+use crate::correlate::{self, ClockGroup, ClockOfTrace, ClockOrigin, Uncorrelated, Use};
+use crate::discover::discover;
+use crate::error::Error;
 use crate::finding::{Finding, Findings};
+use crate::join::{Joined, Joins};
 use crate::lane::PacketEnds;
 use crate::merge::Merged;
-use crate::stream::{PacketFile, Stream, StreamCover, StreamKey};
-
-/// Longest metadata file that is read. Real ones stay below one mebibyte.
-pub const MAX_METADATA_BYTES: u64 = 256 << 20;
-
-/// Trace classes by the bytes of their metadata: chunks of one session share theirs.
-///
-/// Holds at most [`Self::CAPACITY`] and forgets all when one more is needed.
-#[derive(Debug, Default)]
-pub struct ClassCache {
-    classes: HashMap<Vec<u8>, Arc<TraceClass>>,
-}
-
-impl ClassCache {
-    /// The most trace classes that are kept.
-    pub const CAPACITY: usize = 256;
-
-    fn parse(&mut self, path: &Path, metadata: Vec<u8>) -> Result<Arc<TraceClass>, Error> {
-        if let Some(class) = self.classes.get(&metadata) {
-            return Ok(Arc::clone(class));
-        }
-        let parsed = TraceClass::parse(&metadata);
-        let class =
-            Arc::new(parsed.map_err(|source| Error::Metadata { path: path.to_owned(), source })?);
-        if self.classes.len() >= Self::CAPACITY {
-            self.classes.clear();
-        }
-        self.classes.insert(metadata, Arc::clone(&class));
-        Ok(class)
-    }
-}
+use crate::options::{Correlate, ReadOptions};
+use crate::stream::{Stream, StreamCover};
 
 /// All folders of one recorded trace: a trace that was rotated has one for each chunk.
 #[derive(Debug)]
 pub struct LogicalTrace {
-    folders: Vec<PathBuf>,
-    class: Arc<TraceClass>,
+    pub(crate) folders: Vec<PathBuf>,
+    pub(crate) class: Arc<TraceClass>,
 }
 
 impl LogicalTrace {
@@ -98,6 +70,9 @@ impl LogicalTrace {
 pub struct Recording {
     traces: Vec<LogicalTrace>,
     streams: Vec<Stream>,
+    /// Of each stream, the position of its trace.
+    trace_of: Vec<usize>,
+    groups: Vec<ClockGroup>,
     findings: Findings,
 }
 
@@ -108,7 +83,8 @@ impl Recording {
     /// traces becomes a [`Finding`].
     ///
     /// # Errors
-    /// As [`discover`]; [`Error::NoTrace`] when there is none; when no trace can be read, the error of the first.
+    /// As [`discover`]; [`Error::NoTrace`] when there is none; when no trace can be read, the error of the first;
+    /// [`Error::Uncorrelated`] when times of different traces cannot be compared.
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Error> {
         Self::open_with(paths, &mut ClassCache::default())
     }
@@ -118,24 +94,95 @@ impl Recording {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with<P: AsRef<Path>>(paths: &[P], cache: &mut ClassCache) -> Result<Self, Error> {
-        let mut builder = Builder::default();
+        Self::open_as(paths, &ReadOptions::default(), cache)
+    }
+
+    /// As [`Self::open_with`], read as `options` say.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; [`Error::ClockOffset`] with an offset that a clock cannot take.
+    pub fn open_as<P: AsRef<Path>>(
+        paths: &[P],
+        options: &ReadOptions,
+        cache: &mut ClassCache,
+    ) -> Result<Self, Error> {
+        let mut joins = Joins::default();
+        let mut findings = Findings::default();
         let mut failures = Vec::new();
         for folder in discover(paths)? {
-            match read_class(&folder, cache) {
-                Ok(class) => builder.add(folder, &class),
+            match cache.read(&folder, options) {
+                Ok(class) => joins.add(folder, &class, &mut findings),
                 Err(error) => failures.push(error),
             }
         }
-        if builder.traces.is_empty() {
+        if joins.is_empty() {
             return Err(failures.into_iter().next().unwrap_or_else(|| Error::NoTrace {
                 paths: paths.iter().map(|path| path.as_ref().to_owned()).collect(),
             }));
         }
-        failures.into_iter().for_each(|error| builder.findings.push(Finding::Trace(error)));
-        Ok(builder.finish())
+        failures.into_iter().for_each(|error| findings.push(Finding::Trace(error)));
+        let Joined { traces, streams, trace_of } = joins.finish();
+        let uses: Vec<Use> = streams
+            .iter()
+            .zip(&trace_of)
+            .filter_map(|(stream, trace)| {
+                let file = stream.files.first()?;
+                let origin = match options.correlate {
+                    Correlate::ForceUnixEpoch => ClockOrigin::UnixEpoch,
+                    _ => correlate::origin(&file.class, file.clock(), *trace),
+                };
+                Some(Use { origin, trace: *trace })
+            })
+            .collect();
+        let groups = correlate::groups(&uses);
+        let recording = Self { traces, streams, trace_of, groups, findings };
+        match recording.correlation() {
+            Err(why) if options.correlate == Correlate::Required => Err(Error::Uncorrelated(why)),
+            _ => Ok(recording),
+        }
     }
 
-    /// Its logical traces, ordered by UUID and host; those without a UUID follow by path.
+    /// Its streams by what can be put in one order of time: one group unless the recording was opened with
+    /// [`Correlate::Unchecked`].
+    #[must_use]
+    pub fn clock_groups(&self) -> &[ClockGroup] {
+        &self.groups
+    }
+
+    /// Whether the times of all streams can be compared.
+    ///
+    /// # Errors
+    /// Two clocks that cannot.
+    pub fn correlation(&self) -> Result<(), Box<Uncorrelated>> {
+        let mut clocks = self.groups.iter().filter_map(|group| self.first_clock(group));
+        match (clocks.next(), clocks.next()) {
+            (Some(a), Some(b)) => Err(Box::new(Uncorrelated { a, b })),
+            _ => Ok(()),
+        }
+    }
+
+    fn first_clock(&self, group: &ClockGroup) -> Option<ClockOfTrace> {
+        let stream = self.streams.get(*group.streams.first()?)?;
+        let file = stream.files.first()?;
+        Some(ClockOfTrace {
+            folder: file.file.path.parent()?.to_owned(),
+            clock: file.clock().map(|clock| clock.name.clone()),
+            origin: group.origins.first()?.clone(),
+        })
+    }
+
+    /// The trace of a stream, by the stream's position in [`Self::streams`].
+    #[must_use]
+    pub fn trace_of(&self, stream_index: usize) -> Option<&LogicalTrace> {
+        self.traces.get(self.trace_index(stream_index)?)
+    }
+
+    /// The position in [`Self::traces`] of a stream's trace.
+    pub(crate) fn trace_index(&self, stream_index: usize) -> Option<usize> {
+        self.trace_of.get(stream_index).copied()
+    }
+
+    /// Its logical traces, ordered by UUID and host, then by the names of CTF 2; those without either follow by path.
     #[must_use]
     pub fn traces(&self) -> &[LogicalTrace] {
         &self.traces
@@ -172,65 +219,5 @@ impl Recording {
     #[must_use]
     pub fn covers(&self) -> Vec<StreamCover> {
         self.streams.iter().filter_map(Stream::cover).collect()
-    }
-}
-
-fn read_class(folder: &TraceFolder, cache: &mut ClassCache) -> Result<Arc<TraceClass>, Error> {
-    let path = folder.metadata();
-    if folder.metadata_len == 0 {
-        return Err(Error::MetadataEmpty { path, stream_bytes: folder.stream_bytes() });
-    }
-    if folder.metadata_len > MAX_METADATA_BYTES {
-        let (len, limit) = (folder.metadata_len, MAX_METADATA_BYTES);
-        return Err(Error::MetadataTooLarge { path, len, limit });
-    }
-    let bytes = fs::read(&path).map_err(|source| Error::io(Action::Read, &path, source))?;
-    cache.parse(&path, bytes)
-}
-
-/// What makes two trace folders one logical trace: UUID and host, or else nothing but the folder itself.
-type TraceKey = (Option<Uuid>, Option<String>, Option<PathBuf>);
-
-#[derive(Default)]
-struct Builder {
-    traces: BTreeMap<TraceKey, LogicalTrace>,
-    streams: BTreeMap<StreamKey, Vec<PacketFile>>,
-    findings: Findings,
-}
-
-impl Builder {
-    fn add(&mut self, folder: TraceFolder, class: &Arc<TraceClass>) {
-        let host = class.env("hostname").and_then(|host| host.as_str()).map(str::to_owned);
-        let alone = class.uuid().is_none().then(|| folder.path.clone());
-        let key = (class.uuid(), host, alone);
-        for file in folder.stream_files.into_iter().filter(|file| file.len > 0) {
-            match PacketFile::open(file, class) {
-                Ok(file) => self.streams.entry(file.key()).or_default().push(file),
-                Err((file, cause)) => self.findings.push(Finding::Rest {
-                    path: file.path,
-                    offset_bytes: 0,
-                    lost_bytes: file.len,
-                    cause,
-                }),
-            }
-        }
-        let trace = self
-            .traces
-            .entry(key)
-            .or_insert_with(|| LogicalTrace { folders: Vec::new(), class: Arc::clone(class) });
-        trace.folders.push(folder.path);
-        let known = |class: &TraceClass| class.event_record_classes().len();
-        if known(class) > known(&trace.class) {
-            trace.class = Arc::clone(class);
-        }
-    }
-
-    fn finish(self) -> Recording {
-        let (with, without): (Vec<_>, Vec<_>) =
-            self.traces.into_iter().partition(|((uuid, _, _), _)| uuid.is_some());
-        let traces = with.into_iter().chain(without).map(|(_, trace)| trace).collect();
-        let streams =
-            self.streams.into_iter().map(|(key, files)| Stream::new(key, files)).collect();
-        Recording { traces, streams, findings: self.findings }
     }
 }

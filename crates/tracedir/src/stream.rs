@@ -1,26 +1,23 @@
 //! Streams of packets over one or more files.
 
-use std::fs;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ctf::index::{IndexVersion, PacketIndex};
-use ctf::packet::{Outcome, PacketInfo, decode_packet_header};
+use ctf::packet::PacketInfo;
 use ctf::{ClockClass, EnvValue, StreamClass, TraceClass, Uuid};
 use model::Timestamp;
 
 use crate::discover::StreamFile;
 use crate::finding::Cause;
-use crate::window::{FIRST_LOOK, Handles, Window};
-
-/// Longest index file that is read: entries of 72 bytes for some four million packets.
-const MAX_INDEX_BYTES: u64 = 256 << 20;
+use crate::heads::{Head, HeadReader, IndexHeads, first_info};
+use crate::join;
 
 /// What a stream is, whichever files hold it.
 ///
 /// The order of keys is the order of event records of equal times. Babeltrace orders them by trace name, which it makes
 /// of host and folder; host and process give the same order and do not depend on where the folder lies.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StreamKey {
     /// Host that recorded it.
     pub host: Option<String>,
@@ -34,21 +31,24 @@ pub struct StreamKey {
     pub class_id: u64,
     /// Data stream instance id.
     pub instance_id: Option<u64>,
-    /// Its only file, when it has no UUID or no instance id: nothing then tells it from streams in other files.
+    /// Its first file by name, when it has no UUID or no instance id: nothing else may tell it from other streams.
     pub file: Option<PathBuf>,
 }
 
 /// One data stream.
 #[derive(Debug)]
 pub struct Stream {
-    key: StreamKey,
-    /// In order of their first packets' begin.
+    pub(crate) key: StreamKey,
+    /// In order of their first packets' begin; of their chunks where there is none.
     pub(crate) files: Vec<PacketFile>,
 }
 
 impl Stream {
     pub(crate) fn new(key: StreamKey, mut files: Vec<PacketFile>) -> Self {
-        files.sort_by(|a, b| (a.first.begin, &a.file.path).cmp(&(b.first.begin, &b.file.path)));
+        files.sort_by_cached_key(|file| {
+            let chunk = join::place(&file.file.path).0.map(|chunk| chunk.id);
+            (file.first.begin, chunk, file.file.path.clone())
+        });
         Self { key, files }
     }
 
@@ -66,7 +66,7 @@ impl Stream {
     pub(crate) fn cover(&self) -> Option<StreamCover> {
         let (first, last) = (self.files.first()?, self.files.last()?);
         let begin = first.first;
-        let end = last.heads().last().unwrap_or(last.first);
+        let end = last.last_head();
         Some(StreamCover {
             stream: self.key.clone(),
             begin: first.time(begin.begin),
@@ -101,46 +101,17 @@ pub struct StreamCover {
     pub discarded_bits: Option<u8>,
 }
 
-/// What a reader needs of a packet before it reads it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
-    pub(crate) offset: u64,
-    /// Length in bytes; `None` for the rest of the file.
-    pub(crate) len: Option<u64>,
-    /// Cycles.
-    pub(crate) begin: Option<u64>,
-    /// Cycles.
-    pub(crate) end: Option<u64>,
-    pub(crate) discarded: Option<u64>,
-    pub(crate) sequence: Option<u64>,
-}
-
-impl Head {
-    pub(crate) fn of(info: &PacketInfo, offset: u64) -> Self {
-        Self {
-            offset,
-            len: info.total_bytes(),
-            begin: info.begin,
-            end: info.end,
-            discarded: info.events_discarded,
-            sequence: info.sequence_number,
-        }
-    }
-
-    /// Where the next packet begins.
-    pub(crate) fn next_offset(&self) -> Option<u64> {
-        self.offset.checked_add(self.len.filter(|len| *len > 0)?)
-    }
-}
-
 /// One file of a stream, and what its first packet says.
 #[derive(Debug)]
 pub(crate) struct PacketFile {
     pub(crate) file: StreamFile,
     pub(crate) class: Arc<TraceClass>,
     pub(crate) first: Head,
-    stream_class_id: u64,
-    instance_id: Option<u64>,
+    pub(crate) stream_class_id: u64,
+    pub(crate) instance_id: Option<u64>,
+    pub(crate) cpu: Option<u64>,
+    /// Whether event records may lie before their packet's begin.
+    pub(crate) early: bool,
 }
 
 impl PacketFile {
@@ -149,28 +120,34 @@ impl PacketFile {
         file: StreamFile,
         class: &Arc<TraceClass>,
     ) -> Result<Self, (StreamFile, Cause)> {
-        let mut window = Window::new(Handles::Keep);
-        let info = match read_head(&mut window, &file, class, 0) {
-            Ok(info) => info,
-            Err(cause) => {
-                let entries = index_of(&file).into_iter().flat_map(|index| index.entries);
-                let mut offsets = entries.skip(1).map(|entry| entry.offset_bytes);
-                match offsets.find_map(|at| read_head(&mut window, &file, class, at).ok()) {
-                    Some(info) => info,
-                    None => return Err((file, cause)),
-                }
-            }
+        let source = match File::open(&file.path) {
+            Ok(source) => source,
+            Err(error) => return Err((file, Cause::Io(error))),
         };
-        let (stream_class_id, instance_id) = (info.stream_class_id, info.stream_instance_id);
-        // A first packet that cannot be read is met and reported again when the file is.
-        let first = Head::of(&info, 0);
-        Ok(Self { file, class: Arc::clone(class), first, stream_class_id, instance_id })
+        let readable = match first_info(&source, class, 0) {
+            Ok(info) => Ok((0, info)),
+            // The packets before it are met and reported again when the file is read.
+            Err(cause) => first_indexed(&file, &source, class).ok_or(cause),
+        };
+        let (offset, info) = match readable {
+            Ok(readable) => readable,
+            Err(cause) => return Err((file, cause)),
+        };
+        Ok(Self {
+            file,
+            class: Arc::clone(class),
+            first: Head::of(&info, offset),
+            stream_class_id: info.stream_class_id,
+            instance_id: info.stream_instance_id,
+            cpu: info.cpu_id,
+            early: early_event_records(class),
+        })
     }
 
+    /// What identifies its stream, but for the file.
     pub(crate) fn key(&self) -> StreamKey {
         let env = |name| self.class.env(name);
         let text = |name| env(name).and_then(EnvValue::as_str).map(str::to_owned);
-        let joined = self.class.uuid().is_some() && self.instance_id.is_some();
         StreamKey {
             host: text("hostname"),
             process: text("procname"),
@@ -178,7 +155,7 @@ impl PacketFile {
             trace: self.class.uuid(),
             class_id: self.stream_class_id,
             instance_id: self.instance_id,
-            file: (!joined).then(|| self.file.path.clone()),
+            file: None,
         }
     }
 
@@ -195,73 +172,37 @@ impl PacketFile {
         self.clock()?.to_ns(cycles?).ok().map(Timestamp::from_nanos)
     }
 
-    /// The packets' heads in order: from the index when it describes the file, else from the packets up to the first
-    /// that cannot be read.
-    pub(crate) fn heads(&self) -> Box<dyn Iterator<Item = Head> + '_> {
-        match index_of(&self.file) {
-            Some(index) => Box::new(index.entries.into_iter().map(|entry| Head {
-                offset: entry.offset_bytes,
-                len: Some(entry.total_length_bits / 8),
-                begin: Some(entry.timestamp_begin),
-                end: Some(entry.timestamp_end),
-                discarded: Some(entry.events_discarded),
-                sequence: entry.position.map(|position| position.packet_seq_num),
-            })),
-            None => Box::new(self.scanned_heads()),
-        }
-    }
-
-    fn scanned_heads(&self) -> impl Iterator<Item = Head> {
-        let mut window = Window::new(Handles::Keep);
-        let mut next = Some(0);
-        std::iter::from_fn(move || {
-            let offset = next.take().filter(|offset| *offset < self.file.len)?;
-            let info = read_head(&mut window, &self.file, &self.class, offset).ok()?;
-            let head = Head::of(&info, offset);
-            next = head.next_offset();
-            Some(head)
-        })
+    /// The last packet that can be read.
+    pub(crate) fn last_head(&self) -> Head {
+        let indexed = IndexHeads::open(self).and_then(Iterator::last);
+        // What an index says of other packets than the first, the packet itself must say too.
+        let reader = || HeadReader::open(self).ok();
+        let confirmed = indexed.and_then(|head| reader()?.at(head.offset).ok());
+        confirmed
+            .or_else(|| reader()?.uniform()?.last())
+            .or_else(|| reader()?.heads(self.first.offset).last())
+            .unwrap_or(self.first)
     }
 
     /// Where the first packet after `offset` begins, if the index knows.
     pub(crate) fn indexed_after(&self, offset: u64) -> Option<u64> {
-        let index = index_of(&self.file)?;
-        index.entries.iter().map(|entry| entry.offset_bytes).find(|begin| *begin > offset)
+        IndexHeads::open(self)?.map(|head| head.offset).find(|begin| *begin > offset)
     }
 }
 
-/// The index beside a stream file, when it is of a version that knows sequence numbers and describes the file.
-fn index_of(file: &StreamFile) -> Option<PacketIndex> {
-    let path = file.index_path()?;
-    // An index is a short cut: whatever is wrong with it, the packets themselves say the same.
-    if fs::metadata(&path).ok()?.len() > MAX_INDEX_BYTES {
-        return None;
-    }
-    let index = PacketIndex::decode(&fs::read(path).ok()?).ok()?;
-    let usable = index.version == IndexVersion::V1_1 && index.check_against(file.len).is_ok();
-    usable.then_some(index)
-}
-
-/// Header and context of the packet at `offset`.
-fn read_head(
-    window: &mut Window,
+/// The first packet after the file's very first that can be read, by the index.
+fn first_indexed(
     file: &StreamFile,
+    source: &File,
     class: &TraceClass,
-    offset: u64,
-) -> Result<PacketInfo, Cause> {
-    let mut least = FIRST_LOOK;
-    loop {
-        let bytes = window.get(&file.path, offset, least).map_err(Cause::Io)?;
-        match decode_packet_header(class, bytes.as_ref())
-            .map_err(|error| Cause::Damaged(Box::new(error)))?
-        {
-            Outcome::Ready(info) => return Ok(info),
-            Outcome::NeedMore { at_least_bytes } if bytes.len() >= least => {
-                least = at_least_bytes.max(least + 1);
-            }
-            Outcome::NeedMore { .. } => {
-                return Err(Cause::CutHeader { available: bytes.len() as u64 });
-            }
-        }
-    }
+) -> Option<(u64, PacketInfo)> {
+    let mut offsets = IndexHeads::trusted(file, |_| true)?.skip(1).map(|head| head.offset);
+    offsets.find_map(|at| Some((at, first_info(source, class, at).ok()?)))
+}
+
+/// barectf before 2.3.1 stamps a packet's begin after its first event record.
+fn early_event_records(class: &TraceClass) -> bool {
+    let number = |name| class.env(name).and_then(EnvValue::as_integer).unwrap_or(0);
+    class.env("tracer_name").and_then(EnvValue::as_str) == Some("barectf")
+        && (number("tracer_major"), number("tracer_minor"), number("tracer_patch")) < (2, 3, 1)
 }

@@ -2,18 +2,18 @@
 //!
 //! Time and memory follow the number of packets, not their contents: no event record is decoded.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ctf::StreamClass;
 use model::Timestamp;
 
 use crate::finding::{Finding, Findings};
+use crate::heads::Head;
 use crate::lane::{Before, Lost, losses};
 use crate::merge::LossKind;
 use crate::packets::{IndexProblem, IndexState, PacketAt, for_each_packet, index_state};
-use crate::recording::{LogicalTrace, Recording};
-use crate::stream::{Head, PacketFile, Stream, StreamKey};
+use crate::recording::Recording;
+use crate::stream::{PacketFile, Stream, StreamKey};
 
 /// What one stream holds.
 #[derive(Debug)]
@@ -53,30 +53,15 @@ impl Recording {
     /// on the way is added to `findings`.
     #[must_use]
     pub fn survey(&self, findings: &mut Findings) -> Vec<StreamSurvey> {
-        let folders = folders(self.traces());
-        self.streams().iter().map(|stream| of_stream(stream, &folders, findings)).collect()
+        let streams = self.streams().iter().enumerate();
+        streams.map(|(at, stream)| of_stream(stream, self.trace_index(at), findings)).collect()
     }
 }
 
-/// From each folder to the position of its trace.
-fn folders(traces: &[LogicalTrace]) -> HashMap<&Path, usize> {
-    traces
-        .iter()
-        .enumerate()
-        .flat_map(|(index, trace)| trace.folders().iter().map(move |at| (at.as_path(), index)))
-        .collect()
-}
-
-fn of_stream(
-    stream: &Stream,
-    folders: &HashMap<&Path, usize>,
-    findings: &mut Findings,
-) -> StreamSurvey {
-    let first = stream.files.first();
-    let folder = first.and_then(|file| file.file.path.parent());
+fn of_stream(stream: &Stream, trace_index: Option<usize>, findings: &mut Findings) -> StreamSurvey {
     let mut survey = StreamSurvey {
         key: stream.key().clone(),
-        trace_index: folder.and_then(|folder| folders.get(folder).copied()),
+        trace_index,
         files: 0,
         bytes: 0,
         packets: 0,

@@ -5,12 +5,17 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::heads::read_at_most;
 
 /// Bytes read at once while packets are smaller. Streams are read in parallel, so this is the memory of each.
 pub(crate) const READ_AHEAD: usize = 64 << 10;
+
+/// As [`READ_AHEAD`] with many streams: together they should not fill the processor's caches.
+pub(crate) const READ_AHEAD_OF_MANY: usize = 16 << 10;
 
 /// Bytes that hold the header of nearly any packet.
 pub(crate) const FIRST_LOOK: usize = 512;
@@ -24,38 +29,18 @@ pub(crate) enum Handles {
     Release,
 }
 
-/// A part of a buffer that outlives the buffer's next filling.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Bytes {
-    buffer: Arc<Vec<u8>>,
-    begin: usize,
-    end: usize,
-}
-
-impl AsRef<[u8]> for Bytes {
-    #[inline]
-    fn as_ref(&self) -> &[u8] {
-        self.buffer.get(self.begin..self.end).unwrap_or_default()
-    }
-}
-
-impl Bytes {
-    pub(crate) const fn len(&self) -> usize {
-        self.end - self.begin
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Window {
     handles: Handles,
+    read_ahead: usize,
     file: Option<File>,
     start: u64,
-    buffer: Arc<Vec<u8>>,
+    buffer: Bytes,
 }
 
 impl Window {
-    pub(crate) fn new(handles: Handles) -> Self {
-        Self { handles, file: None, start: 0, buffer: Arc::default() }
+    pub(crate) const fn new(handles: Handles, read_ahead: usize) -> Self {
+        Self { handles, read_ahead, file: None, start: 0, buffer: Bytes::new() }
     }
 
     /// The bytes of `path` from `offset`, at least `least` of them and more when they are there anyway; fewer only
@@ -64,24 +49,28 @@ impl Window {
     /// Takes memory for `least` bytes: the caller has compared it with the file's length.
     pub(crate) fn get(&mut self, path: &Path, offset: u64, least: usize) -> io::Result<Bytes> {
         let held = self.from(offset);
-        if held.len() >= least && held.len() > 0 {
+        if held.len() >= least && !held.is_empty() {
             return Ok(held);
         }
-        self.fill(path, offset, held, least.max(READ_AHEAD))?;
-        Ok(self.from(offset))
+        self.fill(path, offset, held, least.max(self.read_ahead))?;
+        Ok(self.buffer.clone())
     }
 
     /// Turns to another file.
     pub(crate) fn close(&mut self) {
-        *self = Self::new(self.handles);
+        *self = Self::new(self.handles, self.read_ahead);
+    }
+
+    /// Whether anything of a file was read.
+    pub(crate) fn is_open(&self) -> bool {
+        self.file.is_some() || !self.buffer.is_empty()
     }
 
     /// What the buffer holds from `offset` on.
     fn from(&self, offset: u64) -> Bytes {
         let skip = offset.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
-        let end = self.buffer.len();
-        let begin = skip.unwrap_or(end).min(end);
-        Bytes { buffer: Arc::clone(&self.buffer), begin, end }
+        let len = self.buffer.len();
+        self.buffer.slice(skip.unwrap_or(len).min(len)..)
     }
 
     fn fill(&mut self, path: &Path, offset: u64, held: Bytes, len: usize) -> io::Result<()> {
@@ -90,35 +79,18 @@ impl Window {
             None => File::open(path)?,
         };
         // A packet is looked at twice, first its header: what is there already is not read again.
-        let mut bytes = Vec::with_capacity(len);
-        bytes.extend_from_slice(held.as_ref());
-        drop(held);
-        let kept = bytes.len();
-        bytes.resize(len.max(kept), 0);
-        let missing = bytes.get_mut(kept..).unwrap_or_default();
-        let read = read_at_most(&file, missing, offset.saturating_add(kept as u64))?;
-        bytes.truncate(kept + read);
+        let mut bytes = vec![0; len.max(held.len())];
+        let (kept, missing) = bytes.split_at_mut(held.len());
+        kept.copy_from_slice(&held);
+        let read = read_at_most(&file, missing, offset.saturating_add(kept.len() as u64))?;
+        bytes.truncate(held.len() + read);
         self.start = offset;
-        self.buffer = Arc::new(bytes);
+        self.buffer = Bytes::from(bytes);
         if self.handles == Handles::Keep {
             self.file = Some(file);
         }
         Ok(())
     }
-}
-
-/// Fills `buffer` from `offset`; fewer bytes only at the file's end.
-fn read_at_most(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset.saturating_add(filled as u64)) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
 
 #[cfg(test)]
@@ -133,7 +105,7 @@ mod tests {
         let content: Vec<u8> = (0..=250_u8).cycle().take(200_000).collect();
         file.write_all(&content).unwrap();
         for handles in [Handles::Keep, Handles::Release] {
-            let mut window = Window::new(handles);
+            let mut window = Window::new(handles, READ_AHEAD);
             for (offset, least) in [(0, 10), (5, 70_000), (130_000, 64), (60_000, 1), (199_990, 99)]
             {
                 let bytes = window.get(file.path(), offset, least).unwrap();
@@ -150,7 +122,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[1; 100]).unwrap();
         file.write_all(&vec![2; READ_AHEAD]).unwrap();
-        let mut window = Window::new(Handles::Keep);
+        let mut window = Window::new(Handles::Keep, READ_AHEAD);
         let first = window.get(file.path(), 0, 100).unwrap();
         let second = window.get(file.path(), 100, READ_AHEAD).unwrap();
         assert_eq!(first.as_ref()[..100], [1; 100]);
@@ -161,7 +133,7 @@ mod tests {
     fn a_file_that_shrinks_gives_fewer_bytes() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[7; 100]).unwrap();
-        let mut window = Window::new(Handles::Keep);
+        let mut window = Window::new(Handles::Keep, READ_AHEAD);
         assert_eq!(window.get(file.path(), 90, 64).unwrap().as_ref(), [7; 10]);
         file.as_file().set_len(20).unwrap();
         assert_eq!(window.get(file.path(), 0, 64).unwrap().as_ref(), [7; 20]);

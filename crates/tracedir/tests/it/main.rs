@@ -7,7 +7,11 @@
 )]
 
 mod chunks;
+mod clocks;
 mod damage;
 mod discovery;
 mod expected;
+mod joining;
+mod made;
 mod reading;
+mod seeking;

@@ -46,11 +46,13 @@ mod class;
 mod clock;
 mod error;
 mod event;
+pub mod filter;
 pub mod format;
 mod fuzz;
 mod header;
 pub mod index;
 mod layout;
+mod log_level;
 mod metadata;
 mod order;
 pub mod packet;
@@ -74,8 +76,3 @@ pub use value::{
     WideText,
 };
 pub use view::{FieldClass, FieldClassKind, FieldKey, IntegerClass, LengthClass, SelectorClass};
-
-/// The examples of the README are tested as those of the documentation.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

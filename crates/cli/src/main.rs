@@ -2,6 +2,7 @@
 
 mod command;
 mod outcome;
+mod stop;
 mod table;
 mod units;
 

@@ -7,7 +7,20 @@
 //!
 //! A test tool only: never a normal dependency of another crate.
 
+use std::process::{Command, Stdio};
+
 pub mod lttng;
 mod traces;
 
 pub use traces::{CTF_1_8_TRACES, packed_trace, shared_dir, skip, unpacked_trace};
+
+/// Whether a program can be started at all.
+#[must_use]
+pub fn is_installed(program: &str) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok()
+}

@@ -1,11 +1,13 @@
-//! A private LTTng session daemon: nobody else's daemon is used or disturbed, and several may run at once.
+//! Private LTTng daemons, one for sessions and one for the network: nobody else's is used or disturbed, and several
+//! may run at once.
 //!
-//! An unprivileged daemon keeps its sockets below `LTTNG_HOME`. The daemon of root always uses `/run/lttng`,
+//! An unprivileged session daemon keeps its sockets below `LTTNG_HOME`. The daemon of root always uses `/run/lttng`,
 //! so it gets a mount namespace in which that folder and `/dev/shm` are its own.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -27,9 +29,11 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
-    /// The daemon ended or stayed silent before it opened its client socket.
-    #[error("lttng-sessiond does not answer (ended: {ended:?})")]
+    /// The daemon ended or stayed silent before it took connections.
+    #[error("{program} does not answer (ended: {ended:?})")]
     NoDaemon {
+        /// The daemon.
+        program: &'static str,
         /// Its exit, when it ended.
         ended: Option<std::process::ExitStatus>,
     },
@@ -128,7 +132,7 @@ impl SessionDaemon {
                 .try_wait()
                 .map_err(|source| Error::Io { what: "lttng-sessiond", source })?;
             if ended.is_some() || Instant::now() > deadline {
-                return Err(Error::NoDaemon { ended });
+                return Err(Error::NoDaemon { program: "lttng-sessiond", ended });
             }
             if self.client_socket().exists() && self.lttng(["list"]).is_ok() {
                 return Ok(());
@@ -160,6 +164,106 @@ impl Drop for SessionDaemon {
     }
 }
 
+/// A running `lttng-relayd` that listens on ports of this machine alone and writes below a folder of its own. It
+/// ends, and its folder goes, with this value.
+#[derive(Debug)]
+pub struct RelayDaemon {
+    folder: TempDir,
+    daemon: Child,
+    control: SocketAddr,
+    data: SocketAddr,
+}
+
+impl RelayDaemon {
+    /// Starts a daemon and waits until it listens.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the program is missing, [`Error::NoDaemon`] when it does not come up.
+    pub fn start() -> Result<Self, Error> {
+        let folder = tempfile::tempdir()
+            .map_err(|source| Error::Io { what: "a temporary folder", source })?;
+        // The daemon cannot be told to pick free ports, so these are free ones of a moment ago.
+        let [control, data, live] =
+            free_ports().map_err(|source| Error::Io { what: "a free port", source })?;
+        let daemon = Command::new("lttng-relayd")
+            .arg(format!("--control-port=tcp://{control}"))
+            .arg(format!("--data-port=tcp://{data}"))
+            .arg(format!("--live-port=tcp://{live}"))
+            .arg("--output")
+            .arg(folder.path())
+            .env("LTTNG_HOME", folder.path())
+            .env("LTTNG_RELAYD_HEALTH", folder.path().join("health"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|source| Error::Io { what: "lttng-relayd", source })?;
+        let mut started = Self { folder, daemon, control, data };
+        started.wait_until_it_listens()?;
+        Ok(started)
+    }
+
+    /// Where control connections are taken.
+    #[must_use]
+    pub const fn control(&self) -> SocketAddr {
+        self.control
+    }
+
+    /// Where data connections are taken.
+    #[must_use]
+    pub const fn data(&self) -> SocketAddr {
+        self.data
+    }
+
+    /// The folder that it writes below.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.daemon.id()
+    }
+
+    /// Ends it at once, as a crash does.
+    pub fn kill(&mut self) {
+        drop(self.daemon.kill());
+        drop(self.daemon.wait());
+    }
+
+    fn wait_until_it_listens(&mut self) -> Result<(), Error> {
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            if TcpStream::connect(self.control).is_ok() {
+                return Ok(());
+            }
+            let ended = self
+                .daemon
+                .try_wait()
+                .map_err(|source| Error::Io { what: "lttng-relayd", source })?;
+            if ended.is_some() || Instant::now() > deadline {
+                return Err(Error::NoDaemon { program: "lttng-relayd", ended });
+            }
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for RelayDaemon {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_ports() -> io::Result<[SocketAddr; 3]> {
+    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    // Held together, so that they differ.
+    let (first, second, third) = (listen()?, listen()?, listen()?);
+    Ok([first.local_addr()?, second.local_addr()?, third.local_addr()?])
+}
+
 /// `lttng-sessiond` behind a shell that gives it a `/run/lttng` and a `/dev/shm` of its own. The shell
 /// becomes the daemon, so the child's process id is the daemon's.
 fn in_new_namespace() -> Command {
@@ -187,7 +291,7 @@ mod tests {
 
     #[test]
     fn two_daemons_do_not_see_each_other() {
-        if Command::new("lttng-sessiond").arg("--version").output().is_err() {
+        if !crate::is_installed("lttng-sessiond") {
             crate::skip("lttng-sessiond is not installed");
             return;
         }
@@ -204,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_refused_command_says_what_the_tool_said() {
-        if Command::new("lttng-sessiond").arg("--version").output().is_err() {
+        if !crate::is_installed("lttng-sessiond") {
             crate::skip("lttng-sessiond is not installed");
             return;
         }

@@ -5,12 +5,13 @@
 //! next. Sealing and destroying are outside.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use testkit::lttng::RelayDaemon;
 use wire::live::{
     AddStream, AddStreamReply, ChunkId, CreateSession, CreateSessionReply, CreateTraceChunk,
     DataHeader, DataPending, Decoded, FullIndexFields, Name, NetSeqNum, PacketIndex, PacketSeqNum,
@@ -88,23 +89,21 @@ enum Which<'a> {
 }
 
 /// A relay in a process of its own, writing to a folder of its own. It ends with this value.
-struct Running {
-    process: Child,
-    control: SocketAddr,
-    data: SocketAddr,
-    _folder: tempfile::TempDir,
+enum Running {
+    Ours { process: Child, control: SocketAddr, data: SocketAddr, _folder: tempfile::TempDir },
+    Reference(RelayDaemon),
 }
 
 impl Running {
     fn start(which: Which<'_>) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir()?;
-        match which {
-            Which::Ours(binary) => Self::start_ours(binary, folder),
-            Which::Reference => Self::start_reference(folder),
-        }
+        Ok(match which {
+            Which::Ours(binary) => Self::start_ours(binary)?,
+            Which::Reference => Self::Reference(RelayDaemon::start()?),
+        })
     }
 
-    fn start_ours(binary: &Path, folder: tempfile::TempDir) -> anyhow::Result<Self> {
+    fn start_ours(binary: &Path) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
         let mut process = Command::new(binary)
             .args(["relay", "--control", "127.0.0.1:0", "--data", "127.0.0.1:0", "--output"])
             .arg(folder.path())
@@ -121,32 +120,31 @@ impl Running {
             text.parse().with_context(|| line.clone())
         };
         let (control, data) = (address("control ")?, address("data ")?);
-        Ok(Self { process, control, data, _folder: folder })
+        Ok(Self::Ours { process, control, data, _folder: folder })
     }
 
-    fn start_reference(folder: tempfile::TempDir) -> anyhow::Result<Self> {
-        let (control, data, live) = (free_port()?, free_port()?, free_port()?);
-        let process = Command::new("lttng-relayd")
-            .arg(format!("--control-port=tcp://{control}"))
-            .arg(format!("--data-port=tcp://{data}"))
-            .arg(format!("--live-port=tcp://{live}"))
-            .arg("--output")
-            .arg(folder.path())
-            .env("LTTNG_HOME", folder.path())
-            .env("LTTNG_RELAYD_HEALTH", folder.path().join("health"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("lttng-relayd")?;
-        Ok(Self { process, control, data, _folder: folder })
+    fn pid(&self) -> u32 {
+        match self {
+            Self::Ours { process, .. } => process.id(),
+            Self::Reference(daemon) => daemon.pid(),
+        }
+    }
+
+    /// Where control and data connections are taken.
+    fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        match self {
+            Self::Ours { control, data, .. } => (*control, *data),
+            Self::Reference(daemon) => (daemon.control(), daemon.data()),
+        }
     }
 
     /// Sends `count` packets of `size` bytes; gives the relay's CPU time and the wall time for them.
     fn feed(self, size: usize, count: u64) -> anyhow::Result<measure::Cost> {
-        let mut producer = Producer::connect(self.control, self.data)?;
+        let (control, data) = self.addresses();
+        let mut producer = Producer::connect(control, data)?;
         let streams = producer.open()?;
         let mut packet = vec![0x5a; 32 + size];
-        let before = measure::cpu_of_process(self.process.id())?;
+        let before = measure::cpu_of_process(self.pid())?;
         let begin = Instant::now();
         for number in 0..count {
             let stream = streams.get(usize::try_from(number % STREAMS)?).context("a stream")?;
@@ -157,20 +155,18 @@ impl Running {
             producer.wait_for(*stream, NetSeqNum::new(sent.wrapping_sub(1)))?;
         }
         let wall = begin.elapsed();
-        let cpu = measure::cpu_of_process(self.process.id())?.saturating_sub(before);
+        let cpu = measure::cpu_of_process(self.pid())?.saturating_sub(before);
         Ok(measure::Cost { cpu, wall })
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
+        if let Self::Ours { process, .. } = self {
+            drop(process.kill());
+            drop(process.wait());
+        }
     }
-}
-
-fn free_port() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
 }
 
 /// The client side of one relay session.

@@ -1,13 +1,11 @@
 //! Streaming: to a real lttng-relayd, to our relay, and to one that dies.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use capture::Error;
 use capture::kernel::{Config, Output, RelayAddress};
-use tempfile::TempDir;
+use testkit::lttng::RelayDaemon;
 use tokio::runtime::Runtime;
 
 use crate::support::{
@@ -16,49 +14,12 @@ use crate::support::{
 
 const ROTATE: Duration = Duration::from_millis(400);
 
-/// A private lttng-relayd; ends with this value.
-struct Relayd {
-    daemon: Child,
-    address: RelayAddress,
-    root: TempDir,
-}
-
-impl Relayd {
-    fn start() -> Self {
-        let root = tempfile::tempdir().unwrap();
-        // The daemon cannot be told to pick free ports, so these are free ones of a moment ago.
-        let free = [(); 3].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-        let [control_port, data_port, live_port] =
-            free.map(|listener| listener.local_addr().unwrap().port());
-        let url = |port| format!("tcp://127.0.0.1:{port}");
-        let daemon = Command::new("lttng-relayd")
-            .args(["--control-port", &url(control_port), "--data-port", &url(data_port)])
-            .args(["--live-port", &url(live_port), "--output"])
-            .arg(root.path())
-            .env("LTTNG_HOME", root.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let address = RelayAddress { host: "127.0.0.1".to_owned(), control_port, data_port };
-        let mut relayd = Self { daemon, address, root };
-        wait_for("lttng-relayd", || {
-            assert!(relayd.daemon.try_wait().unwrap().is_none(), "lttng-relayd ended");
-            TcpStream::connect(("127.0.0.1", control_port)).is_ok()
-        });
-        relayd
-    }
-
-    fn kill(&mut self) {
-        self.daemon.kill().unwrap();
-        self.daemon.wait().unwrap();
-    }
-}
-
-impl Drop for Relayd {
-    fn drop(&mut self) {
-        drop(self.daemon.kill());
-        drop(self.daemon.wait());
+/// Where a capture finds the daemon.
+fn address_of(relayd: &RelayDaemon) -> RelayAddress {
+    RelayAddress {
+        host: "127.0.0.1".to_owned(),
+        control_port: relayd.control().port(),
+        data_port: relayd.data().port(),
     }
 }
 
@@ -78,13 +39,13 @@ fn a_real_relay_takes_every_chunk_and_babeltrace_reads_every_event() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let relayd = Relayd::start();
-    let capture = Capture::start(config(&relayd.address));
+    let relayd = RelayDaemon::start().unwrap();
+    let capture = Capture::start(config(&address_of(&relayd)));
     work(folder.path());
     let report = capture.finish().unwrap();
     assert!(report.chunks >= 3, "{report:?}");
-    assert_eq!(babeltrace_count(relayd.root.path()), report.events);
-    let found = read(relayd.root.path(), |_| {});
+    assert_eq!(babeltrace_count(relayd.folder()), report.events);
+    let found = read(relayd.folder(), |_| {});
     assert_eq!((found.events, found.lost_packets), (report.events, 0));
     assert_eq!(found.by_name["lttng_statedump_end"], report.chunks, "one dump for each chunk");
 }
@@ -133,9 +94,9 @@ fn a_relay_that_dies_ends_the_capture_with_the_number_of_lost_events() {
     if !can_trace() || !are_installed(&["lttng-relayd"]) {
         return;
     }
-    let mut relayd = Relayd::start();
-    let capture = Capture::start(config(&relayd.address));
-    let root = relayd.root.path().to_owned();
+    let mut relayd = RelayDaemon::start().unwrap();
+    let capture = Capture::start(config(&address_of(&relayd)));
+    let root = relayd.folder().to_owned();
     wait_for("the first packet", || !tracedir::discover(&[&root]).unwrap_or_default().is_empty());
     relayd.kill();
     let error = capture.wait().unwrap_err();

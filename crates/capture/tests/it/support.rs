@@ -35,8 +35,7 @@ pub(crate) fn can_trace() -> bool {
 
 /// Whether the programs are installed; says which is not.
 pub(crate) fn are_installed(programs: &[&str]) -> bool {
-    let missing =
-        programs.iter().find(|program| Command::new(program).arg("--version").output().is_err());
+    let missing = programs.iter().find(|program| !testkit::is_installed(program));
     if let Some(program) = missing {
         testkit::skip(&format!("{program} is not installed"));
     }

@@ -9,9 +9,9 @@ use anyhow::Context;
 use capture::kernel::{self, Config, Output, Processes, RelayAddress, Report};
 use clap::Subcommand;
 use model::Pid;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::outcome::{Outcome, complain};
+use crate::stop::Stop;
 use crate::units::{parse_duration, parse_size};
 
 const DEFAULT_CONTROL_PORT: u16 = 5342;
@@ -87,8 +87,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
 
 /// Captures until the first SIGINT or SIGTERM; a second one does not wait for the orderly end.
 async fn capture(config: Config) -> anyhow::Result<Report> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle Ctrl-C")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
+    let mut told = Stop::listen()?;
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
     let mut capture = tokio::task::spawn_blocking(move || {
@@ -97,8 +96,7 @@ async fn capture(config: Config) -> anyhow::Result<Report> {
     loop {
         tokio::select! {
             ended = &mut capture => return Ok(ended.context("the capture")??),
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+            () = told.asked() => {}
         }
         if stop.swap(true, Ordering::Relaxed) {
             complain("left at once; the last chunk may be incomplete");

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use relay::{Config, Event, Recovered, Relay};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::outcome::{Outcome, complain};
+use crate::stop::Stop;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 async fn serve(args: &Args) -> anyhow::Result<Outcome> {
-    let mut stop = Stop::new()?;
+    let mut stop = Stop::listen()?;
     let mut config = Config::new(&args.output);
     (config.control, config.data) = (args.control, args.data);
     let relay = Relay::start(config).context("starting the relay")?;
@@ -78,29 +78,6 @@ async fn serve(args: &Args) -> anyhow::Result<Outcome> {
         say(&event)?;
     }
     Ok(Outcome::Done)
-}
-
-/// SIGINT and SIGTERM.
-struct Stop {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Stop {
-    fn new() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("listening for signals");
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-        })
-    }
-
-    async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }
 
 fn say(event: &Event) -> anyhow::Result<()> {

@@ -20,11 +20,11 @@ use anyhow::Context;
 use relay::{Event, Relay};
 use server::Published;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::outcome::{Outcome, complain};
+use crate::stop::Stop;
 use addresses::Addresses;
 use analysis::{Analyst, News};
 
@@ -97,11 +97,11 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
     complain(&format!("tracers: {}", addresses.relay_url()));
     complain(&format!("page: http://{}/", addresses.http));
 
-    stop.wait().await;
+    stop.asked().await;
     complain("ending: sealing what is open (a second signal ends at once)");
     tokio::select! {
         () = relay.shutdown() => {}
-        () = stop.wait() => return Ok(Outcome::No),
+        () = stop.asked() => return Ok(Outcome::No),
     }
     relay_ended.send_replace(true);
     courier.await.context("the relay's events")?;
@@ -135,29 +135,6 @@ async fn carry(
         };
         if news.send(item).await.is_err() {
             return;
-        }
-    }
-}
-
-/// The signals that ask for the end.
-struct Stop {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Stop {
-    fn listen() -> anyhow::Result<Self> {
-        let on = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Self {
-            interrupt: on(SignalKind::interrupt())?,
-            terminate: on(SignalKind::terminate())?,
-        })
-    }
-
-    async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::lttng::SessionDaemon;
 
-use crate::process::{Running, THROUGHLINE, is_installed, wait_for};
+use crate::process::{Running, THROUGHLINE, wait_for};
 use crate::thumbnailer;
 use crate::up::{Up, analyze};
 
@@ -139,7 +139,7 @@ impl Scene {
 
 /// The built example when all programs are installed, else what is missing.
 fn needs(programs: &[&str]) -> Result<&'static Path, String> {
-    if let Some(missing) = programs.iter().find(|program| !is_installed(program)) {
+    if let Some(missing) = programs.iter().find(|program| !testkit::is_installed(program)) {
         return Err(format!("{missing} is not installed"));
     }
     thumbnailer::programs().map_err(str::to_owned)
@@ -271,38 +271,22 @@ fn split_sum(row: &Value) -> u64 {
 
 fn files_are_named(answer: &Value, video: &str) {
     let open = phase(answer, "open")["syscalls"].as_array().unwrap().clone();
-    let of = |name: &str| {
-        open.iter().find(|call| call["name"] == name).unwrap_or_else(|| panic!("no {name}")).clone()
+    let file = |name: &str| -> Value {
+        let mut calls = open.iter();
+        let call = calls.find(|call| call["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+        let mut files = call["files"].as_array().unwrap().iter();
+        let file = files.find(|file| file["name"] == video);
+        file.unwrap_or_else(|| panic!("{name} is not on {video}: {call}")).clone()
     };
-    let opened = of("openat");
-    let file = opened["files"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|file| file["name"] == video)
-        .unwrap()
-        .clone();
-    assert_eq!(file["calls"], REQUESTS, "{opened}");
-    let looked_at = of("newfstatat");
-    let file = looked_at["files"].as_array().unwrap().iter().find(|file| file["name"] == video);
-    assert!(
-        file.is_some(),
-        "a call on the descriptor itself has the descriptor's file: {looked_at}"
-    );
-    let read = of("read");
-    let file = read["files"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|file| file["name"] == video)
-        .unwrap()
-        .clone();
-    assert!(number(&file, "bytes") > 0, "{file}");
+    assert_eq!(file("openat")["calls"], REQUESTS);
+    // A call on the descriptor itself has the descriptor's file.
+    assert!(number(&file("newfstatat"), "calls") > 0);
+    assert!(number(&file("read"), "bytes") > 0);
 }
 
 /// Reads the phases' figures off the page, in a browser.
 fn page_shows(up: &Up, answer: &Value) {
-    if !is_installed("chromium") {
+    if !testkit::is_installed("chromium") {
         return testkit::skip("chromium is not installed");
     }
     let profile = tempfile::tempdir().unwrap();

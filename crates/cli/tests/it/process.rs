@@ -12,16 +12,6 @@ const WATCHDOG: Duration = Duration::from_secs(120);
 /// The command under test.
 pub(crate) const THROUGHLINE: &str = env!("CARGO_BIN_EXE_throughline");
 
-/// Whether a program can be started at all.
-pub(crate) fn is_installed(program: &str) -> bool {
-    Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok()
-}
-
 /// Polls until the condition gives a value.
 pub(crate) fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + WATCHDOG;

@@ -11,7 +11,7 @@ use ctf::writer::{
 };
 use tempfile::TempDir;
 
-use crate::process::{THROUGHLINE, is_installed};
+use crate::process::THROUGHLINE;
 
 fn read(args: &[&str], paths: &[&Path]) -> Output {
     let output =
@@ -206,7 +206,7 @@ fn real(name: &str) -> Vec<(std::path::PathBuf, u64)> {
 
 #[test]
 fn counts_are_those_of_babeltrace2_run_beside_it() {
-    if !is_installed("babeltrace2") {
+    if !testkit::is_installed("babeltrace2") {
         testkit::skip("babeltrace2 is not installed");
         return;
     }

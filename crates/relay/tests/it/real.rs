@@ -25,7 +25,7 @@ impl Setup {
     /// `None` when the tools are not installed.
     fn new() -> Option<Self> {
         for tool in ["lttng-sessiond", "babeltrace2", "cc"] {
-            if Command::new(tool).arg("--version").output().is_err() {
+            if !testkit::is_installed(tool) {
                 testkit::skip(&format!("{tool} is not installed"));
                 return None;
             }

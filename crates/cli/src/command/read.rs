@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use ctf::format::json::JsonWriter;
 use ctf::format::text::{HeaderFields, Names, TextOptions, TextWriter, TimeStyle, ZoneOffset};
+use ctf::format::{Output, StreamText};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::tz::TimeZone;
 use model::{TimeRange, Timestamp};
@@ -234,9 +235,9 @@ fn matches(pattern: &str, name: &str) -> bool {
 /// Prints event records through one buffer.
 struct Printer {
     writer: Writer,
-    out: Vec<u8>,
-    /// Of each stream: which packet it is in, and that packet's context as it is printed.
-    contexts: Vec<(u64, Vec<u8>)>,
+    out: Output,
+    /// Of each stream: which packet it is in, and what its lines have in common.
+    streams: Vec<(u64, StreamText)>,
 }
 
 enum Writer {
@@ -253,34 +254,30 @@ impl Printer {
             Format::Json => Writer::Json(JsonWriter::new()),
             Format::Text => Writer::Text(Box::new(text_writer(&args.text))),
         };
-        let contexts = vec![(u64::MAX, Vec::new()); streams];
-        Self { writer, out: Vec::with_capacity(2 * PIECE), contexts }
+        let streams = vec![(u64::MAX, StreamText::default()); streams];
+        Self { writer, out: Output::with_capacity(2 * PIECE), streams }
     }
 
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         if matches!(self.writer, Writer::Nothing) {
             return Ok(());
         }
-        let Some((packet, context)) = self.contexts.get_mut(event.stream_index) else {
+        let Some((packet, stream)) = self.streams.get_mut(event.stream_index) else {
             return Ok(());
         };
-        let entered = *packet != event.packet_index;
-        if entered {
-            *packet = event.packet_index;
-            context.clear();
-        }
+        let entered = std::mem::replace(packet, event.packet_index) != event.packet_index;
         match &mut self.writer {
             Writer::Text(writer) => {
                 if entered {
-                    writer.packet_context(|fields| event.visit_packet_context(fields), context);
+                    writer.enter_packet(stream, |fields| event.visit_packet_context(fields));
                 }
-                writer.write(&event.record, context, &mut self.out);
+                writer.write(&event.record, stream, &mut self.out);
             }
             Writer::Json(writer) => {
                 if entered {
-                    writer.packet_context(|fields| event.visit_packet_context(fields), context);
+                    writer.enter_packet(stream, |fields| event.visit_packet_context(fields));
                 }
-                writer.write(&event.record, context, &mut self.out);
+                writer.write(&event.record, stream, &mut self.out);
             }
             Writer::Nothing => {}
         }
@@ -288,9 +285,7 @@ impl Printer {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stdout().lock().write_all(&self.out)?;
-        self.out.clear();
-        Ok(())
+        self.out.flush_to(&mut io::stdout().lock())
     }
 
     fn finish(mut self) -> io::Result<()> {
@@ -304,13 +299,19 @@ fn text_writer(args: &TextArgs) -> TextWriter {
         time: if args.clock_seconds { TimeStyle::Seconds } else { TimeStyle::TimeOfDay },
         delta: !args.no_delta,
         names: match args.shown_names {
-            NamesArg::Default => Names::Fields,
-            NamesArg::All => Names::All,
+            NamesArg::Default => Names::default(),
+            NamesArg::All => Names::ALL,
         },
         header: match args.fields {
-            FieldsArg::Default => HeaderFields::Usual,
-            FieldsArg::All => HeaderFields::Extended,
+            FieldsArg::Default => HeaderFields::default(),
+            FieldsArg::All => {
+                HeaderFields::default()
+                    | HeaderFields::DOMAIN
+                    | HeaderFields::LOG_LEVEL
+                    | HeaderFields::EMF
+            }
         },
+        ..TextOptions::default()
     };
     TextWriter::new(options, if args.clock_gmt { Box::new(|_| 0) } else { local_zone() })
 }

@@ -14,6 +14,9 @@
 use std::io::Write;
 
 use super::number::{decimal, signed_decimal};
+use super::output::Output;
+use super::quote::{self, escaped};
+use super::stream::StreamText;
 use crate::event::EventRecord;
 use crate::value::{EnumValue, Field, Scope, Shape, Value, Visitor};
 
@@ -30,24 +33,30 @@ impl JsonWriter {
         Self::default()
     }
 
-    /// Appends the line of one event record, with its line feed. `packet_context` is the context of its packet, as
-    /// [`Self::packet_context`] wrote it.
-    pub fn write(&mut self, record: &EventRecord<'_>, packet_context: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"timestamp_ns\":");
+    /// Takes note of a packet that the stream comes to. `visit` shows the fields of the packet's context, which all
+    /// lines of the packet show: without what the reader itself uses.
+    pub fn enter_packet(&mut self, stream: &mut StreamText, visit: impl FnOnce(&mut Fields<'_>)) {
+        stream.packet.clear();
+        self.structure(true, visit, &mut stream.packet);
+    }
+
+    /// Appends the line of one event record of `stream`, with its line feed.
+    pub fn write(&mut self, record: &EventRecord<'_>, stream: &StreamText, out: &mut Output) {
+        out.fixed(b"{\"timestamp_ns\":");
         match record.timestamp_ns() {
             Some(at) => signed_decimal(out, at),
-            None => out.extend_from_slice(b"null"),
+            None => out.fixed(b"null"),
         }
-        out.extend_from_slice(b",\"host\":");
+        out.fixed(b",\"host\":");
         match record.trace_class().env("hostname").and_then(|host| host.as_str()) {
             Some(host) => string(out, host.as_bytes()),
-            None => out.extend_from_slice(b"null"),
+            None => out.fixed(b"null"),
         }
-        out.extend_from_slice(b",\"name\":");
+        out.fixed(b",\"name\":");
         string(out, record.name().as_bytes());
-        if !packet_context.is_empty() {
-            out.extend_from_slice(b",\"packet\":");
-            out.extend_from_slice(packet_context);
+        if !stream.packet.is_empty() {
+            out.fixed(b",\"packet\":");
+            out.push_bytes(stream.packet.as_bytes());
         }
         for (scope, key) in [
             (Scope::EventCommonContext, "common_context"),
@@ -61,16 +70,10 @@ impl JsonWriter {
                 self.structure(false, |fields| record.visit(scope, fields), out);
             }
         }
-        out.extend_from_slice(b"}\n");
+        out.fixed(b"}\n");
     }
 
-    /// Appends a packet's context as all lines of the packet show it: without what the reader itself uses.
-    /// `visit` shows the context's fields.
-    pub fn packet_context(&mut self, visit: impl FnOnce(&mut Fields<'_>), out: &mut Vec<u8>) {
-        self.structure(true, visit, out);
-    }
-
-    fn structure(&mut self, bare: bool, visit: impl FnOnce(&mut Fields<'_>), out: &mut Vec<u8>) {
+    fn structure(&mut self, bare: bool, visit: impl FnOnce(&mut Fields<'_>), out: &mut Output) {
         self.levels.clear();
         self.levels.push(Level { shape: Shape::Structure, count: 0 });
         out.push(b'{');
@@ -90,7 +93,7 @@ struct Level {
 /// Writes the fields of one scope as they are shown to it.
 #[derive(Debug)]
 pub struct Fields<'o> {
-    out: &'o mut Vec<u8>,
+    out: &'o mut Output,
     levels: &'o mut Vec<Level>,
     /// Leaves out what the packet reader itself uses.
     bare: bool,
@@ -127,12 +130,10 @@ impl<'a> Visitor<'a> for Fields<'_> {
             Value::Str(text) => string(self.out, text),
             Value::WideStr(text) => string(self.out, text.chars().collect::<String>().as_bytes()),
             Value::Enum(value) => enumeration(self.out, &value),
-            Value::Bool(truth) => {
-                self.out.extend_from_slice(if truth { b"true" } else { b"false" })
-            }
+            Value::Bool(truth) => self.out.push_bytes(if truth { b"true" } else { b"false" }),
             Value::Bits(bits) => decimal(self.out, bits.raw()),
             Value::Blob(bytes) => byte_array(self.out, bytes),
-            Value::Compound(_) => self.out.extend_from_slice(b"null"),
+            Value::Compound(_) => self.out.push_bytes(b"null"),
         }
     }
 
@@ -142,7 +143,7 @@ impl<'a> Visitor<'a> for Fields<'_> {
             Shape::Structure => self.out.push(b'{'),
             Shape::Array { .. } => self.out.push(b'['),
             Shape::Variant | Shape::Optional { present: true } => {}
-            Shape::Optional { present: false } => self.out.extend_from_slice(b"null"),
+            Shape::Optional { present: false } => self.out.push_bytes(b"null"),
         }
         self.levels.push(Level { shape, count: 0 });
     }
@@ -157,66 +158,56 @@ impl<'a> Visitor<'a> for Fields<'_> {
     }
 }
 
-fn enumeration(out: &mut Vec<u8>, value: &EnumValue<'_>) {
-    out.extend_from_slice(b"{\"value\":");
+fn enumeration(out: &mut Output, value: &EnumValue<'_>) {
+    out.push_bytes(b"{\"value\":");
     if value.signed {
         signed_decimal(out, value.raw.cast_signed());
     } else {
         decimal(out, value.raw);
     }
-    out.extend_from_slice(b",\"labels\":[");
+    out.push_bytes(b",\"labels\":[");
     for (at, label) in value.labels().enumerate() {
-        out.extend_from_slice(if at > 0 { b"," } else { b"" });
+        out.push_bytes(if at > 0 { b"," } else { b"" });
         string(out, label.as_bytes());
     }
-    out.extend_from_slice(b"]}");
+    out.push_bytes(b"]}");
 }
 
-fn byte_array(out: &mut Vec<u8>, bytes: &[u8]) {
+fn byte_array(out: &mut Output, bytes: &[u8]) {
     out.push(b'[');
     for (at, byte) in bytes.iter().enumerate() {
-        out.extend_from_slice(if at > 0 { b"," } else { b"" });
+        out.push_bytes(if at > 0 { b"," } else { b"" });
         decimal(out, (*byte).into());
     }
     out.push(b']');
 }
 
-fn float(out: &mut Vec<u8>, number: f64) {
+fn float(out: &mut Output, number: f64) {
     if number.is_finite() {
-        // The shortest decimal that reads back as the same number; a Vec takes any bytes.
-        let written = write!(out, "{number:?}");
-        debug_assert!(written.is_ok());
+        // The shortest decimal that reads back as the same number: 25 bytes at most.
+        out.with_room::<32>(|room| {
+            let mut free = room.as_mut_slice();
+            let written = write!(free, "{number:?}");
+            debug_assert!(written.is_ok());
+            32 - free.len()
+        });
     } else if number.is_nan() {
-        out.extend_from_slice(b"\"NaN\"");
+        out.push_bytes(b"\"NaN\"");
     } else {
-        out.extend_from_slice(if number > 0.0 { b"\"Infinity\"" } else { b"\"-Infinity\"" });
+        out.push_bytes(if number > 0.0 { b"\"Infinity\"" } else { b"\"-Infinity\"" });
     }
 }
 
 /// A string with JSON's escapes; what is not UTF-8 becomes U+FFFD.
-fn string(out: &mut Vec<u8>, text: &[u8]) {
+fn string(out: &mut Output, text: &[u8]) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {
-        chunk.valid().bytes().for_each(|byte| escaped(out, byte));
+        escaped::<quote::Json>(out, chunk.valid().as_bytes());
         if !chunk.invalid().is_empty() {
-            out.extend_from_slice("\u{FFFD}".as_bytes());
+            out.push_bytes("\u{FFFD}".as_bytes());
         }
     }
     out.push(b'"');
-}
-
-fn escaped(out: &mut Vec<u8>, byte: u8) {
-    match byte {
-        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-        b'\n' => out.extend_from_slice(b"\\n"),
-        b'\t' => out.extend_from_slice(b"\\t"),
-        b'\r' => out.extend_from_slice(b"\\r"),
-        0..=0x1F => {
-            out.extend_from_slice(b"\\u00");
-            super::number::digits(out, byte.into(), 16, 2);
-        }
-        _ => out.push(byte),
-    }
 }
 
 #[cfg(test)]
@@ -225,20 +216,23 @@ mod tests {
 
     #[test]
     fn strings_keep_to_utf8_and_escape_control_bytes() {
-        let mut out = Vec::new();
+        let mut out = Output::new();
         string(&mut out, b"a\"b\\c\n\x01\x7f\xc3\xa9\xff\xfe!");
-        assert_eq!(out, "\"a\\\"b\\\\c\\n\\u0001\u{7f}\u{e9}\u{FFFD}\u{FFFD}!\"".as_bytes());
+        assert_eq!(
+            out.as_bytes(),
+            "\"a\\\"b\\\\c\\n\\u0001\u{7f}\u{e9}\u{FFFD}\u{FFFD}!\"".as_bytes()
+        );
     }
 
     #[test]
     fn floats_read_back_as_the_same_number() {
         for number in [0.1, -2.5e-300, 1e21, 0.0, f64::MAX] {
-            let mut out = Vec::new();
+            let mut out = Output::new();
             float(&mut out, number);
-            assert_eq!(std::str::from_utf8(&out).expect("ASCII").parse(), Ok(number));
+            assert_eq!(std::str::from_utf8(out.as_bytes()).expect("ASCII").parse(), Ok(number));
         }
-        let mut out = Vec::new();
+        let mut out = Output::new();
         float(&mut out, f64::NEG_INFINITY);
-        assert_eq!(out, b"\"-Infinity\"");
+        assert_eq!(out.as_bytes(), b"\"-Infinity\"");
     }
 }

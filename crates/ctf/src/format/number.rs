@@ -1,55 +1,154 @@
-//! Numbers and strings as C's `printf` writes them, into a byte buffer and without taking memory of their own.
+//! Numbers as C's `printf` writes them.
+//!
+//! Eight decimal digits come out of one 64-bit word without a loop: the number is halved into groups of four, two and
+//! one digits, all groups of a word at once (as in Daniel Lemire's and Paul Khuong's notes on integer printing).
 
 use std::io::Write;
 
-/// Longest number this module writes: a 64-bit one in binary.
-const SCRATCH: usize = 64;
+use super::output::Output;
+
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+const EIGHT_DIGITS: u64 = 100_000_000;
+
+/// The eight decimal digits of a number below 10⁸ as the bytes of a word, the first digit in the lowest byte.
+#[inline]
+const fn eight_digits(value: u64) -> u64 {
+    let fours = (value / 10_000) | ((value % 10_000) << 32);
+    let hundreds = ((fours * 10_486) >> 20) & 0x0000_007F_0000_007F;
+    let twos = hundreds | ((fours - 100 * hundreds) << 16);
+    let tens = ((twos * 103) >> 10) & 0x000F_000F_000F_000F;
+    tens | ((twos - 10 * tens) << 8)
+}
+
+/// How many of the eight digits are leading zeros, the last digit not counted.
+#[inline]
+const fn leading_zeros(digits: u64) -> u32 {
+    (digits | (1 << 63)).trailing_zeros() / 8
+}
 
 /// Unsigned decimal.
-pub(crate) fn decimal(out: &mut Vec<u8>, value: u64) {
-    padded(out, value, 1);
+#[inline]
+pub(crate) fn decimal(out: &mut Output, value: u64) {
+    if value < EIGHT_DIGITS {
+        return short_decimal(out, value);
+    }
+    long_decimal(out, value);
+}
+
+/// Of a number below 10⁸.
+#[inline]
+fn short_decimal(out: &mut Output, value: u64) {
+    let digits = eight_digits(value);
+    let zeros = leading_zeros(digits);
+    out.with_room::<8>(|room| {
+        *room = ((digits + ZEROS) >> (8 * zeros)).to_le_bytes();
+        to_usize(8 - zeros)
+    });
+}
+
+fn long_decimal(out: &mut Output, value: u64) {
+    let upper = value / EIGHT_DIGITS;
+    if upper < EIGHT_DIGITS {
+        short_decimal(out, upper);
+    } else {
+        short_decimal(out, upper / EIGHT_DIGITS);
+        all_eight(out, upper % EIGHT_DIGITS);
+    }
+    all_eight(out, value % EIGHT_DIGITS);
+}
+
+/// Eight digits of a number below 10⁸, leading zeros included.
+#[inline]
+fn all_eight(out: &mut Output, value: u64) {
+    out.fixed(&(eight_digits(value) + ZEROS).to_le_bytes());
 }
 
 /// Signed decimal.
-pub(crate) fn signed_decimal(out: &mut Vec<u8>, value: i64) {
+#[inline]
+pub(crate) fn signed_decimal(out: &mut Output, value: i64) {
     if value < 0 {
         out.push(b'-');
     }
     decimal(out, value.unsigned_abs());
 }
 
-/// Unsigned decimal with leading zeros up to `width` digits (at most 64).
-pub(crate) fn padded(out: &mut Vec<u8>, value: u64, width: usize) {
-    digits(out, value, 10, width);
+/// Nine digits of a number of nanoseconds below a second, after a point.
+#[inline]
+pub(crate) fn point_and_nanos(out: &mut Output, nanos: u64) {
+    let [first, ..] = (nanos / EIGHT_DIGITS).to_le_bytes();
+    out.fixed(&[b'.', b'0' + first.min(9)]);
+    all_eight(out, nanos % EIGHT_DIGITS);
 }
 
-/// `value` in `base` (2 to 16) with upper-case digits and leading zeros up to `width` digits (at most 64).
-pub(crate) fn digits(out: &mut Vec<u8>, value: u64, base: u64, width: usize) {
-    let mut scratch = [b'0'; SCRATCH];
-    let mut rest = value;
-    let mut used = 0;
-    for place in scratch.iter_mut().rev() {
-        if rest == 0 && used >= width {
-            break;
-        }
-        let digit = usize::try_from(rest % base).unwrap_or(usize::MAX);
-        *place = b"0123456789ABCDEF".get(digit).copied().unwrap_or(b'?');
-        rest /= base;
-        used += 1;
+/// Unsigned decimal with leading zeros up to `width` digits.
+pub(crate) fn padded(out: &mut Output, value: u64, width: usize) {
+    let digits = usize::try_from(value.checked_ilog10().unwrap_or(0)).unwrap_or(0) + 1;
+    (digits..width).for_each(|_| out.push(b'0'));
+    decimal(out, value);
+}
+
+/// Hexadecimal with upper-case digits and without leading zeros.
+#[inline]
+pub(crate) fn hexadecimal(out: &mut Output, value: u64) {
+    let unused = value.leading_zeros().min(60) / 4;
+    let left = value << (4 * unused);
+    out.with_room::<16>(|room| {
+        let (upper, lower) = room.split_at_mut(8);
+        upper.copy_from_slice(&hex_digits(left >> 32).to_be_bytes());
+        lower.copy_from_slice(&hex_digits(left & 0xFFFF_FFFF).to_be_bytes());
+        to_usize(16 - unused)
+    });
+}
+
+/// The eight hexadecimal digits of a number below 2³², the first digit in the highest byte.
+#[inline]
+const fn hex_digits(value: u64) -> u64 {
+    let words = ((value & 0xFFFF_0000) << 16) | (value & 0xFFFF);
+    let bytes = ((words & 0x0000_FF00_0000_FF00) << 8) | (words & 0x0000_00FF_0000_00FF);
+    let nibbles = ((bytes & 0x00F0_00F0_00F0_00F0) << 4) | (bytes & 0x000F_000F_000F_000F);
+    let letters = ((nibbles + 0x0606_0606_0606_0606) >> 4) & 0x0101_0101_0101_0101;
+    nibbles + ZEROS + letters * 7
+}
+
+/// Two hexadecimal digits in upper case.
+pub(crate) fn hex_byte(out: &mut Output, byte: u8) {
+    let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'A' - 10 + nibble };
+    out.fixed(&[digit(byte >> 4), digit(byte & 0xF)]);
+}
+
+/// Octal without leading zeros.
+pub(crate) fn octal(out: &mut Output, value: u64) {
+    bits_by(out, value, 3, 1);
+}
+
+/// Binary with leading zeros up to `width` digits.
+pub(crate) fn binary(out: &mut Output, value: u64, width: u32) {
+    bits_by(out, value, 1, width.min(u64::BITS));
+}
+
+/// Digits of `group` bits each.
+fn bits_by(out: &mut Output, value: u64, group: u32, width: u32) {
+    let needed = (u64::BITS - value.leading_zeros()).div_ceil(group);
+    for place in (0..needed.max(width)).rev() {
+        let [digit, ..] = ((value >> (place * group)) & ((1 << group) - 1)).to_le_bytes();
+        out.push(b'0' + digit);
     }
-    out.extend_from_slice(scratch.get(SCRATCH - used..).unwrap_or_default());
+}
+
+const fn to_usize(value: u32) -> usize {
+    value as usize
 }
 
 /// `%g`: six significant digits, trailing zeros removed, an exponent below -4 or from 6 on.
-pub(crate) fn general(out: &mut Vec<u8>, value: f64) {
+pub(crate) fn general(out: &mut Output, value: f64) {
     if value.is_sign_negative() {
         out.push(b'-');
     }
     let value = value.abs();
     if value.is_nan() {
-        out.extend_from_slice(b"nan");
+        out.fixed(b"nan");
     } else if value.is_infinite() {
-        out.extend_from_slice(b"inf");
+        out.fixed(b"inf");
     } else if value == 0.0 {
         out.push(b'0');
     } else {
@@ -57,7 +156,7 @@ pub(crate) fn general(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-fn finite(out: &mut Vec<u8>, value: f64) {
+fn finite(out: &mut Output, value: f64) {
     let mut scratch = [0_u8; 32];
     let mut free = scratch.as_mut_slice();
     // `d.ddddde-xxx`: at most 13 bytes.
@@ -83,26 +182,26 @@ fn finite(out: &mut Vec<u8>, value: f64) {
     match usize::try_from(exponent) {
         Ok(exponent @ 0..6) => fixed(out, significant, exponent + 1),
         Err(_) if exponent >= -4 => {
-            out.extend_from_slice(b"0.");
+            out.fixed(b"0.");
             (1..exponent.unsigned_abs()).for_each(|_| out.push(b'0'));
-            out.extend_from_slice(significant);
+            out.push_bytes(significant);
         }
         _ => {
             fixed(out, significant, 1);
-            out.extend_from_slice(if exponent < 0 { b"e-" } else { b"e+" });
+            out.fixed(if exponent < 0 { b"e-" } else { b"e+" });
             padded(out, exponent.unsigned_abs().into(), 2);
         }
     }
 }
 
 /// `significant` with a point after `whole` digits.
-fn fixed(out: &mut Vec<u8>, significant: &[u8], whole: usize) {
+fn fixed(out: &mut Output, significant: &[u8], whole: usize) {
     let (before, after) = significant.split_at(whole.min(significant.len()));
-    out.extend_from_slice(before);
+    out.push_bytes(before);
     (before.len()..whole).for_each(|_| out.push(b'0'));
     if !after.is_empty() {
         out.push(b'.');
-        out.extend_from_slice(after);
+        out.push_bytes(after);
     }
 }
 
@@ -110,10 +209,10 @@ fn fixed(out: &mut Vec<u8>, significant: &[u8], whole: usize) {
 mod tests {
     use super::*;
 
-    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
-        let mut out = Vec::new();
+    fn written(write: impl FnOnce(&mut Output)) -> String {
+        let mut out = Output::new();
         write(&mut out);
-        String::from_utf8(out).expect("ASCII")
+        String::from_utf8(out.as_bytes().to_vec()).expect("ASCII")
     }
 
     #[test]
@@ -125,9 +224,13 @@ mod tests {
             (1.0, "1"),
             (-2.5, "-2.5"),
             (100_000.0, "100000"),
+            (100_000.5, "100000"),
+            (100_001.5, "100002"),
             (999_999.4, "999999"),
             (999_999.5, "1e+06"),
             (1_234_567.0, "1.23457e+06"),
+            (1_000_005.0, "1e+06"),
+            (1_000_015.0, "1.00002e+06"),
             (0.0001, "0.0001"),
             (0.000_123_456_78, "0.000123457"),
             (0.000_01, "1e-05"),
@@ -145,14 +248,33 @@ mod tests {
         }
     }
 
+    /// Numbers of every length, and those around powers of the bases.
+    fn samples() -> impl Iterator<Item = u64> {
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        let random = (0..20_000).map(move |_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state >> (state % 64)
+        });
+        let near = |power: u64| [power - 1, power, power.saturating_add(1)];
+        let tens = (0..20).map(|n| 10_u64.pow(n)).flat_map(near);
+        random.chain(tens).chain((0..64).map(|n| 1 << n).flat_map(near)).chain([u64::MAX])
+    }
+
     #[test]
-    fn integers_are_written_in_any_base() {
-        assert_eq!(written(|out| decimal(out, u64::MAX)), "18446744073709551615");
-        assert_eq!(written(|out| decimal(out, 0)), "0");
-        assert_eq!(written(|out| signed_decimal(out, i64::MIN)), "-9223372036854775808");
-        assert_eq!(written(|out| padded(out, 7, 9)), "000000007");
-        assert_eq!(written(|out| digits(out, 0xDEAD_BEEF, 16, 1)), "DEADBEEF");
-        assert_eq!(written(|out| digits(out, 5, 2, 8)), "00000101");
-        assert_eq!(written(|out| digits(out, u64::MAX, 2, 64)), "1".repeat(64));
+    fn integers_are_written_as_the_standard_library_writes_them() {
+        for value in samples() {
+            assert_eq!(written(|out| decimal(out, value)), value.to_string());
+            let signed = value.cast_signed();
+            assert_eq!(written(|out| signed_decimal(out, signed)), signed.to_string());
+            assert_eq!(written(|out| hexadecimal(out, value)), format!("{value:X}"));
+            assert_eq!(written(|out| octal(out, value)), format!("{value:o}"));
+            assert_eq!(written(|out| binary(out, value, 11)), format!("{value:011b}"));
+            assert_eq!(written(|out| padded(out, value, 12)), format!("{value:012}"));
+            let nanos = value % 1_000_000_000;
+            assert_eq!(written(|out| point_and_nanos(out, nanos)), format!(".{nanos:09}"));
+        }
+        assert_eq!(written(|out| hex_byte(out, 0xA0)), "A0");
     }
 }

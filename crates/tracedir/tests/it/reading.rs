@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ctf::format::text::{HeaderFields, Names, TextOptions, TextWriter, TimeStyle};
+use ctf::format::{Output, StreamText};
 use model::{TimeRange, Timestamp};
 use sha2::{Digest, Sha256};
 use tracedir::{Item, LossKind, PacketEnds, Recording};
@@ -79,20 +80,19 @@ fn event_records_are_counted_by_name_as_the_reference_does() {
 /// All lines of a recording.
 fn text(recording: &Recording, options: TextOptions) -> Vec<u8> {
     let mut writer = TextWriter::new(options, Box::new(|_| 0));
-    let mut out = Vec::new();
-    let mut contexts: Vec<(u64, Vec<u8>)> = vec![(u64::MAX, Vec::new()); recording.streams().len()];
+    let mut out = Output::new();
+    let mut streams = vec![(u64::MAX, StreamText::default()); recording.streams().len()];
     let mut merged = recording.merged_with(TimeRange::ALL, PacketEnds::Awaited);
     while let Some(item) = merged.next_item() {
         let Item::Event(event) = item else { continue };
-        let (packet, context) = &mut contexts[event.stream_index];
+        let (packet, stream) = &mut streams[event.stream_index];
         if *packet != event.packet_index {
             *packet = event.packet_index;
-            context.clear();
-            writer.packet_context(|fields| event.visit_packet_context(fields), context);
+            writer.enter_packet(stream, |fields| event.visit_packet_context(fields));
         }
-        writer.write(&event.record, context, &mut out);
+        writer.write(&event.record, stream, &mut out);
     }
-    out
+    out.as_bytes().to_vec()
 }
 
 fn sha256(bytes: &[u8]) -> String {
@@ -111,8 +111,12 @@ fn the_sorted_lines_with_all_names_are_the_references() {
     let options = TextOptions {
         time: TimeStyle::Seconds,
         delta: false,
-        names: Names::All,
-        header: HeaderFields::Extended,
+        names: Names::ALL,
+        header: HeaderFields::default()
+            | HeaderFields::DOMAIN
+            | HeaderFields::LOG_LEVEL
+            | HeaderFields::EMF,
+        ..TextOptions::default()
     };
     let sorted = |text: Vec<u8>| {
         let mut lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();

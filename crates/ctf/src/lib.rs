@@ -76,3 +76,8 @@ pub use value::{
     WideText,
 };
 pub use view::{FieldClass, FieldClassKind, FieldKey, IntegerClass, LengthClass, SelectorClass};
+
+/// The examples of the README are tested as those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

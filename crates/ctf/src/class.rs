@@ -102,8 +102,8 @@ impl TraceClass {
     /// Reads a whole metadata file: packetised in either byte order, or plain text.
     ///
     /// # Errors
-    /// [`Error::MetadataPacket`] and [`Error::MetadataText`] with the place of the first thing that is wrong,
-    /// [`Error::NotMetadata`], or [`Error::Ctf2`].
+    /// [`Error::MetadataPacket`], [`Error::MetadataText`] and, for CTF 2, [`Error::MetadataJson`] with the place of the
+    /// first thing that is wrong, or [`Error::NotMetadata`].
     pub fn parse(metadata: &[u8]) -> Result<Self, Error> {
         metadata::parse(metadata)
     }

@@ -26,15 +26,28 @@ pub enum Error {
         /// What is wrong there.
         problem: TextProblem,
     },
+    /// CTF 2 metadata cannot be read. For packetised metadata, offsets count the text without packet headers.
+    #[error("metadata fragment {fragment}, {path}{}line {line}, byte {offset_bytes}: {problem}",
+        if path.is_empty() { "" } else { ", " })]
+    MetadataJson {
+        /// Where in the text.
+        offset_bytes: usize,
+        /// The same as a line number, from 1.
+        line: usize,
+        /// Which JSON object of the sequence, from 1.
+        fragment: usize,
+        /// Members and positions in it, as `payload-field-class.member-classes[2]`; empty for the fragment itself and
+        /// for what is no JSON.
+        path: String,
+        /// What is wrong there.
+        problem: TextProblem,
+    },
     /// Neither packets nor text that says `/* CTF 1.8`.
     #[error("not CTF metadata: it begins with {found:02x?}")]
     NotMetadata {
         /// Up to the first eight bytes.
         found: Vec<u8>,
     },
-    /// CTF 2 metadata (a JSON text sequence) is not read by this version.
-    #[error("CTF 2 metadata is not supported; only CTF 1.8 is")]
-    Ctf2,
     /// A packet cannot be read.
     #[error(transparent)]
     Decode(#[from] DecodeError),
@@ -69,8 +82,8 @@ pub enum MetadataPacketProblem {
     /// Compressed, encrypted or checksummed metadata.
     #[error("uses a compression, encryption or checksum scheme, of which none is defined")]
     Scheme,
-    /// Not version 1.8.
-    #[error("is of CTF {major}.{minor}, not 1.8")]
+    /// Neither version 1.8 nor 2.
+    #[error("is of CTF {major}.{minor}, neither 1.8 nor 2")]
     Version {
         /// Major version.
         major: u8,
@@ -150,6 +163,14 @@ pub enum TextProblem {
         path: String,
         /// Why it cannot be used.
         problem: &'static str,
+    },
+    /// Something without which the trace cannot be read, and which this reader does not know.
+    #[error("{what} `{name}` is not supported")]
+    Unsupported {
+        /// What kind of thing.
+        what: &'static str,
+        /// Its name.
+        name: String,
     },
     /// More of something than this reader takes.
     #[error("more than {limit} {what}")]

@@ -46,7 +46,6 @@ pub enum Role {
 }
 
 /// What the bits of an integer stand for.
-#[allow(dead_code, reason = "made by CTF 2 metadata")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Meaning {
     /// A number; mappings name values.
@@ -142,7 +141,6 @@ impl Selector {
     }
 }
 
-#[allow(dead_code, reason = "made by CTF 2 metadata")]
 #[derive(Debug)]
 pub(crate) enum Kind {
     Integer(Integer),
@@ -170,7 +168,6 @@ pub(crate) enum Kind {
 }
 
 /// What is known of bytes without further meaning to the reader.
-#[allow(dead_code, reason = "made by CTF 2 metadata")]
 #[derive(Debug, Default)]
 pub(crate) struct Blob {
     /// The IANA media type; empty when none is declared.

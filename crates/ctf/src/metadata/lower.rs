@@ -488,24 +488,30 @@ fn imply_clock(
 // Compiling.
 
 fn compile(mut draft: Draft, shared_registers: Register) -> Layout {
-    let place = |register: &mut Register| {
-        if *register & LOCAL != 0 {
-            *register = (*register & !LOCAL) + shared_registers;
-        }
-    };
-    for node in &mut draft.nodes {
+    rename_registers(&mut draft.nodes, |register| match register & LOCAL {
+        0 => register,
+        _ => (register & !LOCAL) + shared_registers,
+    });
+    Layout::compile(draft.nodes, false)
+}
+
+/// Gives each register that is kept or asked another name.
+pub(super) fn rename_registers(nodes: &mut [Node], rename: impl Fn(Register) -> Register) {
+    let place = |register: &mut Register| *register = rename(*register);
+    for node in nodes {
         match &mut node.kind {
-            Kind::Integer(Integer { save, shared_saves, .. }) => {
+            Kind::Integer(Integer { save, shared_saves, .. })
+            | Kind::VarInteger(Integer { save, shared_saves, .. }) => {
                 save.iter_mut().chain(shared_saves).for_each(place);
             }
             Kind::Array(Length::Register(register))
+            | Kind::Blob(Length::Register(register), _)
             | Kind::TextArray(Length::Register(register), _) => place(register),
-            Kind::Variant(selector) => {
+            Kind::Variant(selector) | Kind::Optional(selector) => {
                 place(&mut selector.register);
                 selector.clears.iter_mut().for_each(place);
             }
             _ => {}
         }
     }
-    Layout::compile(draft.nodes, false)
 }

@@ -10,9 +10,11 @@
 //!        37 text, up to the content size; then padding up to the total size
 //! ```
 //!
-//! Source: CTF 1.8.3, section 7.1. Statements may be cut by packets anywhere.
+//! Source: CTF 1.8.3, section 7.1; CTF 2 has the same packets with version 2.0 (CTF2-PMETA-1.0). Statements may be cut
+//! by packets anywhere. Text of CTF 2 begins with the separator of a JSON text sequence.
 
 mod fields;
+mod json;
 mod lexer;
 mod lower;
 mod parser;
@@ -33,11 +35,12 @@ pub use warning::{MetadataWarning, WarningKind};
 
 const MAGIC: u32 = 0x75D1_1D57;
 const HEADER_BYTES: usize = 37;
-/// A CTF 2 metadata stream begins with the record separator of JSON text sequences.
-const RECORD_SEPARATOR: u8 = 0x1E;
 
 pub(crate) fn parse(metadata: &[u8]) -> Result<TraceClass, Error> {
     let text = text_of(metadata)?;
+    if text.first() == Some(&json::RECORD_SEPARATOR) {
+        return json::parse(&text);
+    }
     match Parser::new(&text).and_then(Parser::document).and_then(lower::trace_class) {
         Ok((mut trace, mut warnings)) => {
             if matches!(text, Cow::Borrowed(_)) && !is_signed_text(&text) {
@@ -62,9 +65,6 @@ fn text_of(metadata: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
         .find(|order| magic(*order) == Some(MAGIC.into()));
     if let Some(order) = order {
         return unpack(metadata, order).map(Cow::Owned);
-    }
-    if metadata.first() == Some(&RECORD_SEPARATOR) {
-        return Err(Error::Ctf2);
     }
     Ok(Cow::Borrowed(metadata))
 }
@@ -109,7 +109,7 @@ fn unpack_one<'a>(
     }
     let header: &[u8; HEADER_BYTES] = rest.first_chunk().ok_or(truncated(37))?;
     let [.., compression, encryption, scheme, major, minor] = *header;
-    if (major, minor) != (1, 8) {
+    if (major, minor) != (1, 8) && major != 2 {
         return Err(MetadataPacketProblem::Version { major, minor });
     }
     if (compression, encryption, scheme) != (0, 0, 0) {

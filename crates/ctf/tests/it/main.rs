@@ -3,6 +3,7 @@
 #![expect(clippy::indexing_slicing, reason = "a test that reaches beyond its data should fail")]
 
 mod conformance;
+mod conformance2;
 mod examples;
 mod filter;
 mod real;

@@ -86,3 +86,8 @@ fn every_event_record_and_field_of_real_traces_is_decoded() {
         check(name);
     }
 }
+
+#[test]
+fn every_event_record_and_field_of_a_real_trace_of_ctf_2_is_decoded() {
+    check("ust-ctf2");
+}

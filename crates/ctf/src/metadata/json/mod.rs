@@ -1,0 +1,71 @@
+//! CTF 2: a sequence of JSON objects, the fragments, each after a record separator (RFC 7464).
+//!
+//! ```text
+//! 1E {"type": "preamble", "version": 2, …}     first
+//! 1E {"type": "field-class-alias", …}          names a field class for later fragments
+//! 1E {"type": "trace-class", …}                at most one, before data stream classes
+//! 1E {"type": "clock-class", …}
+//! 1E {"type": "data-stream-class", …}          after the clock class it names
+//! 1E {"type": "event-record-class", …}         after its data stream class
+//! ```
+//!
+//! Source: CTF2-SPEC-2.0. Objects are closed: a member that their kind does not have is an error, except in
+//! `attributes`, which belong to whoever wrote them; of those only log level and URI of event record classes are read.
+
+mod classes;
+mod fragments;
+mod reader;
+mod scope;
+
+use std::str;
+
+use crate::class::TraceClass;
+use crate::error::{Error, TextProblem};
+use crate::metadata::lexer::Problem;
+use fragments::Document;
+use reader::Json;
+
+/// Begins each fragment.
+pub(super) const RECORD_SEPARATOR: u8 = 0x1E;
+
+/// Reads a whole text sequence.
+pub(super) fn parse(sequence: &[u8]) -> Result<TraceClass, Error> {
+    trace_class(sequence).map_err(|problem| explain(sequence, problem))
+}
+
+fn trace_class(sequence: &[u8]) -> Result<TraceClass, Problem> {
+    let text = str::from_utf8(sequence)
+        .map_err(|error| (error.valid_up_to(), TextProblem::Literal("UTF-8 text")))?;
+    let mut document = Document::default();
+    for (begin, fragment) in fragments_of(text) {
+        let json = Json::read(fragment, begin)?;
+        document.add(json.root())?;
+    }
+    document.finish(text.len())
+}
+
+/// The fragments, each with where it begins. Separators in a row enclose none.
+fn fragments_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let parts = text.split(char::from(RECORD_SEPARATOR));
+    let with_place = parts.scan(0, |at, part| {
+        let begin = *at;
+        *at += part.len() + 1;
+        Some((begin, part))
+    });
+    with_place.filter(|(_, part)| !part.trim_ascii().is_empty())
+}
+
+/// Names the fragment and the member at a place.
+fn explain(sequence: &[u8], (offset_bytes, problem): Problem) -> Error {
+    let before = sequence.get(..offset_bytes).unwrap_or(sequence);
+    let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+    let text = str::from_utf8(sequence).unwrap_or("");
+    let (mut fragment, mut path) = (0, String::new());
+    for (begin, part) in fragments_of(text).take_while(|(begin, _)| *begin <= offset_bytes) {
+        fragment += 1;
+        if offset_bytes < begin + part.len() {
+            path = Json::read(part, begin).map_or(String::new(), |json| json.path(offset_bytes));
+        }
+    }
+    Error::MetadataJson { offset_bytes, line, fragment, path, problem }
+}

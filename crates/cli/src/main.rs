@@ -61,3 +61,13 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Completions(args) => command::completions::run(&args),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_of_arguments_do_not_contradict_each_other() {
+        super::Arguments::command().debug_assert();
+    }
+}

@@ -25,8 +25,10 @@
 //! stream's first packet is not known here: compare [`StreamCover`](crate::StreamCover)s.
 
 use bytes::Bytes;
-use ctf::EventRecord;
+use std::sync::Arc;
+
 use ctf::packet::EventReader;
+use ctf::{EventRecord, TraceClass};
 use model::{TimeRange, Timestamp};
 
 use crate::finding::Findings;
@@ -67,6 +69,12 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
+    /// The trace class that its packet is read by: that of its folder.
+    #[must_use]
+    pub const fn trace_class(&self) -> &'a Arc<TraceClass> {
+        self.reader.trace_class()
+    }
+
     /// Shows the fields of its packet's context.
     pub fn visit_packet_context(&self, visitor: &mut impl ctf::Visitor<'a>) {
         self.reader.visit_packet(ctf::Scope::PacketContext, visitor);

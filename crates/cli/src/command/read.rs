@@ -1,34 +1,52 @@
 //! `throughline read PATH…`: the event records of any recording, merged in time.
 
+mod counts;
+mod print;
+mod progress;
+mod select;
+mod style;
+pub(crate) mod summary;
 mod when;
 
-use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use ctf::filter::{Filter, FilterError};
 use ctf::format::json::JsonWriter;
-use ctf::format::text::{HeaderFields, Names, TextOptions, TextWriter, TimeStyle, ZoneOffset};
-use ctf::format::{Output, StreamText};
-use indicatif::{ProgressBar, ProgressStyle};
-use jiff::tz::TimeZone;
 use model::{TimeRange, Timestamp};
-use tracedir::{Event, Findings, Item, Loss, LossKind, Merged, PacketEnds, Recording};
+use tracedir::{ClassCache, Correlate, Item, Merged, PacketEnds, ReadOptions, Recording};
 
-use crate::outcome::{Outcome, complain};
+use self::counts::{Count, Counts};
+use self::print::{Printer, Sink, Writer};
+use self::progress::Progress;
+use self::select::Selection;
+use self::summary::Losses;
+use self::when::When;
+use crate::outcome::Outcome;
 
 const EXAMPLES: &str = "\
 Examples:
-  throughline read session/                       all event records below a folder, as text
-  throughline read --count archives/*             how many there are
-  throughline read --format json --name 'sched_*' kernel/
-  throughline read --begin 2026-11-20T16:44:07 --end 1795193048.5 session/
+  throughline read session/                           all event records below a folder, as text
+  throughline read --begin 16:44:07 --end 16:44:08 session/
+  throughline read --grep 'sched_* && prev_tid == 42' kernel/
+  throughline read --grep 'ret < 0 || filename ~ \"*.conf\"' --format json kernel/
+  throughline read --count=by-name archives/*         how many there are of each name
+  throughline read --fields all --names all --clock-date session/
 
-Exit code 1: some of the data cannot be read; the rest was.";
+Exit code 1: some of the data cannot be read, the rest was; or nothing fits --name or --grep.";
 
-/// Output is written in pieces of about this many bytes.
-const PIECE: usize = 64 << 10;
+const GREP_HELP: &str = "\
+Only event records for which EXPR holds
+
+  sched_*                     the name fits: * stands for any characters, ? for one
+  prev_tid == 42              a field: == != < <= > >=, numbers also as 0x2A, 0b101, 0o52
+  state == RUNNING            an enumeration by label or number
+  filename ~ \"*.conf\"         a text fits a pattern; !~ does not
+  comm =~ \"^kworker/[0-9]\"    a regular expression is found in a text
+  $ctx.vtid, context.vtid     a field of the contexts; payload.name of the payload only
+  packet.cpu_id, host, name, loglevel, env.KEY, has(FIELD)
+  a && b, a || b, !a, (a)     a test is false where there is no such field";
 
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
@@ -39,20 +57,28 @@ pub(crate) struct Args {
     /// How event records are printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Write to this file instead of standard output
+    #[arg(short = 'w', long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Print only how many event records there are
-    #[arg(long)]
-    count: bool,
-    /// Leave out what is earlier: nanoseconds or seconds since the epoch, or a date and time
-    #[arg(long, value_name = "TIME", value_parser = when::parse)]
-    begin: Option<Timestamp>,
-    /// Leave out what is at this time or later
-    #[arg(long, value_name = "TIME", value_parser = when::parse)]
-    end: Option<Timestamp>,
-    /// Only event records of this name; `*` stands for any characters, and the option may be repeated
-    #[arg(long = "name", value_name = "PATTERN")]
-    names: Vec<String>,
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all"
+    )]
+    count: Option<Count>,
+    /// Stop after this many event records
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
     #[command(flatten)]
-    text: TextArgs,
+    selection: SelectionArgs,
+    #[command(flatten)]
+    clocks: ClockArgs,
+    #[command(flatten)]
+    style: style::StyleArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -61,323 +87,192 @@ enum Format {
     Text,
     /// One JSON object a line
     Json,
-    /// Nothing: reads and checks everything
+    /// Nothing: reads and checks every field
     None,
 }
 
 #[derive(clap::Args)]
-#[command(next_help_heading = "Text")]
-struct TextArgs {
-    /// Show times as seconds since the epoch
-    #[arg(long)]
-    clock_seconds: bool,
-    /// Show times of day in UTC instead of the local zone
-    #[arg(long)]
-    clock_gmt: bool,
-    /// Leave out the time since the line before
-    #[arg(long)]
-    no_delta: bool,
-    /// Which names to show
-    #[arg(long = "names", value_enum, default_value_t = NamesArg::Default, value_name = "WHICH")]
-    shown_names: NamesArg,
-    /// What to show before an event record's name
-    #[arg(long, value_enum, default_value_t = FieldsArg::Default, value_name = "WHICH")]
-    fields: FieldsArg,
+#[command(next_help_heading = "Selection")]
+struct SelectionArgs {
+    /// Leave out what is earlier: 16:44:07.5 on the recording's first day, 2026-11-20T16:44:07Z, or seconds or
+    /// nanoseconds since the epoch
+    #[arg(long, value_name = "TIME", value_parser = when::parse, allow_hyphen_values = true)]
+    begin: Option<When>,
+    /// Leave out what is later
+    #[arg(long, value_name = "TIME", value_parser = when::parse, allow_hyphen_values = true)]
+    end: Option<When>,
+    /// The same as --begin and --end
+    #[arg(
+        long,
+        value_name = "BEGIN,END",
+        value_parser = when::parse_range,
+        allow_hyphen_values = true,
+        conflicts_with_all = ["begin", "end"]
+    )]
+    timerange: Option<(When, When)>,
+    /// Only event records of this name; `*` stands for any characters, and the option may be repeated
+    #[arg(long = "name", value_name = "PATTERN")]
+    patterns: Vec<String>,
+    #[arg(long, value_name = "EXPR", value_parser = parse_filter, help = "Only event records for which EXPR holds: --help explains", long_help = GREP_HELP)]
+    grep: Option<Filter>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum NamesArg {
-    /// Those of fields
-    Default,
-    /// Also those of scopes and of what precedes them
-    All,
+#[derive(clap::Args)]
+#[command(next_help_heading = "Clocks")]
+struct ClockArgs {
+    /// Take all clocks to count from the Unix epoch, whatever they say
+    #[arg(long)]
+    clock_force_correlate: bool,
+    /// Add seconds to all times
+    #[arg(
+        long,
+        value_name = "SEC",
+        default_value_t = 0,
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    clock_offset: i64,
+    /// Add nanoseconds to all times
+    #[arg(
+        long,
+        value_name = "NS",
+        default_value_t = 0,
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    clock_offset_ns: i64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FieldsArg {
-    /// Host, process name and process id
-    Default,
-    /// Also domain, log level and EMF URI
-    All,
+fn parse_filter(text: &str) -> Result<Filter, FilterError> {
+    Filter::parse(text)
+}
+
+impl ClockArgs {
+    fn options(&self) -> ReadOptions {
+        let nanos =
+            i128::from(self.clock_offset) * 1_000_000_000 + i128::from(self.clock_offset_ns);
+        let correlate = if self.clock_force_correlate {
+            Correlate::ForceUnixEpoch
+        } else {
+            Correlate::Required
+        };
+        ReadOptions { clock_offset_ns: nanos, correlate }
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let range = TimeRange {
-        begin: args.begin.unwrap_or(Timestamp::MIN),
-        end: args.end.unwrap_or(Timestamp::MAX),
-    };
-    let recording = Recording::open(&args.paths).context("cannot read")?;
+    let options = args.clocks.options();
+    let recording = Recording::open_as(&args.paths, &options, &mut ClassCache::default())
+        .context("cannot read")?;
+    let range = range(args, &recording)?;
+    let grep = args.selection.grep.clone();
+    let selection = Selection::new(&args.selection.patterns, grep, recording.streams().len());
+    selection.check(&recording).context("--grep")?;
+    let sink = Sink::open(args.output.as_deref())?;
     // Text is the reference's, also where its order is its own.
     let packet_ends = match args.format {
-        Format::Text => PacketEnds::Awaited,
-        Format::Json | Format::None => PacketEnds::Passed,
+        Format::Text if args.count.is_none() => PacketEnds::Awaited,
+        _ => PacketEnds::Passed,
     };
     let mut merged = recording.merged_with(range, packet_ends);
-    let mut printer = Printer::new(args, recording.streams().len());
-    let summary = read(&mut merged, &args.names, &mut printer)?;
-    printer.finish()?;
-    if args.count {
-        writeln!(io::stdout().lock(), "{}", summary.events)?;
-    }
-    summary.complain(merged.backward());
-    let unreadable = tell(recording.findings()) | tell(merged.findings());
-    Ok(if unreadable { Outcome::No } else { Outcome::Done })
-}
-
-fn read(
-    merged: &mut Merged<'_>,
-    names: &[String],
-    printer: &mut Printer,
-) -> anyhow::Result<Summary> {
-    let mut summary = Summary::default();
-    let mut progress = Progress::new();
-    while let Some(item) = merged.next_item() {
-        match item {
-            Item::Event(event) => {
-                if !names.is_empty() && !names.iter().any(|p| matches(p, event.record.name())) {
-                    continue;
-                }
-                summary.events += 1;
-                printer.event(&event)?;
-                progress.at(summary.events);
-            }
-            Item::Loss(loss) => {
-                printer.flush()?;
-                summary.add(&loss);
-            }
-        }
-    }
-    progress.finish();
-    Ok(summary)
-}
-
-/// What a reading came to.
-#[derive(Default)]
-struct Summary {
-    events: u64,
-    lost_events: u64,
-    lost_packets: u64,
-    losses: u64,
-}
-
-impl Summary {
-    /// The most losses that are named one by one.
-    const NAMED: u64 = 20;
-
-    fn add(&mut self, loss: &Loss<'_>) {
-        let what = match loss.kind {
-            LossKind::EventRecords => {
-                self.lost_events += loss.count;
-                "event records"
-            }
-            LossKind::Packets => {
-                self.lost_packets += loss.count;
-                "packets"
-            }
-        };
-        self.losses += 1;
-        if self.losses <= Self::NAMED {
-            let key = loss.stream.key();
-            let instance = key.instance_id.map_or_else(|| "-".to_owned(), |id| id.to_string());
-            complain(&format!(
-                "lost: {} {what} between {} and {} ns, stream class {}, stream {instance}",
-                loss.count,
-                loss.begin.nanos(),
-                loss.end.nanos(),
-                key.class_id,
-            ));
-        }
-    }
-
-    fn complain(&self, backward: u64) {
-        if self.losses > Self::NAMED {
-            complain(&format!(
-                "lost: {} event records and {} packets at {} places in all",
-                self.lost_events, self.lost_packets, self.losses
-            ));
-        }
-        if backward > 0 {
-            complain(&format!(
-                "time went backwards: {backward} event records are earlier than what precedes them in their stream"
-            ));
-        }
-    }
-}
-
-/// Says what could not be read, if anything.
-fn tell(findings: &Findings) -> bool {
-    findings.kept().iter().for_each(|finding| complain(&format!("unreadable: {finding}")));
-    if findings.more() > 0 {
-        complain(&format!("unreadable: {} more", findings.more()));
-    }
-    !findings.is_empty()
-}
-
-/// Whether `name` fits a pattern in which `*` stands for any characters.
-fn matches(pattern: &str, name: &str) -> bool {
-    let mut pieces = pattern.split('*');
-    let first = pieces.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let mut pieces = pieces.peekable();
-    if pieces.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(piece) = pieces.next() {
-        if pieces.peek().is_none() {
-            return rest.ends_with(piece);
-        }
-        let Some(at) = rest.find(piece) else { return false };
-        rest = rest.get(at + piece.len()..).unwrap_or_default();
-    }
-    true
-}
-
-/// Prints event records through one buffer.
-struct Printer {
-    writer: Writer,
-    out: Output,
-    /// Of each stream: which packet it is in, and what its lines have in common.
-    streams: Vec<(u64, StreamText)>,
-}
-
-enum Writer {
-    Text(Box<TextWriter>),
-    Json(JsonWriter),
-    Nothing,
-}
-
-impl Printer {
-    fn new(args: &Args, streams: usize) -> Self {
-        let writer = match args.format {
-            _ if args.count => Writer::Nothing,
-            Format::None => Writer::Nothing,
-            Format::Json => Writer::Json(JsonWriter::new()),
-            Format::Text => Writer::Text(Box::new(text_writer(&args.text))),
-        };
-        let streams = vec![(u64::MAX, StreamText::default()); streams];
-        Self { writer, out: Output::with_capacity(2 * PIECE), streams }
-    }
-
-    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
-        if matches!(self.writer, Writer::Nothing) {
-            return Ok(());
-        }
-        let Some((packet, stream)) = self.streams.get_mut(event.stream_index) else {
-            return Ok(());
-        };
-        let entered = std::mem::replace(packet, event.packet_index) != event.packet_index;
-        match &mut self.writer {
-            Writer::Text(writer) => {
-                if entered {
-                    writer.enter_packet(stream, |fields| event.visit_packet_context(fields));
-                }
-                writer.write(&event.record, stream, &mut self.out);
-            }
-            Writer::Json(writer) => {
-                if entered {
-                    writer.enter_packet(stream, |fields| event.visit_packet_context(fields));
-                }
-                writer.write(&event.record, stream, &mut self.out);
-            }
-            Writer::Nothing => {}
-        }
-        if self.out.len() >= PIECE { self.flush() } else { Ok(()) }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush_to(&mut io::stdout().lock())
-    }
-
-    fn finish(mut self) -> io::Result<()> {
-        self.flush()?;
-        io::stdout().lock().flush()
-    }
-}
-
-fn text_writer(args: &TextArgs) -> TextWriter {
-    let options = TextOptions {
-        time: if args.clock_seconds { TimeStyle::Seconds } else { TimeStyle::TimeOfDay },
-        delta: !args.no_delta,
-        names: match args.shown_names {
-            NamesArg::Default => Names::default(),
-            NamesArg::All => Names::ALL,
-        },
-        header: match args.fields {
-            FieldsArg::Default => HeaderFields::default(),
-            FieldsArg::All => {
-                HeaderFields::default()
-                    | HeaderFields::DOMAIN
-                    | HeaderFields::LOG_LEVEL
-                    | HeaderFields::EMF
-            }
-        },
-        ..TextOptions::default()
+    let whole = range == TimeRange::ALL && args.limit.is_none();
+    let mut reading = Reading {
+        limit: args.limit.unwrap_or(u64::MAX),
+        progress: Progress::new(&recording, args.output.is_some(), whole),
+        printer: Printer::new(writer(args), sink, &recording, &args.paths),
+        counts: (args.count == Some(Count::ByName)).then(Counts::default),
+        losses: Losses::default(),
+        events: 0,
+        selection,
     };
-    TextWriter::new(options, if args.clock_gmt { Box::new(|_| 0) } else { local_zone() })
+    reading.go(&mut merged)?;
+    let found = reading.events > 0 || reading.selection.is_all();
+    reading.finish(args)?;
+    summary::tell_backward(merged.backward());
+    let unreadable = summary::tell(recording.findings()) | summary::tell(merged.findings());
+    Ok(if unreadable || !found { Outcome::No } else { Outcome::Done })
 }
 
-fn local_zone() -> ZoneOffset {
-    let zone = TimeZone::system();
-    Box::new(move |second| {
-        // Times outside of the calendar's range are shown as in UTC.
-        jiff::Timestamp::from_second(second).map_or(0, |at| zone.to_offset(at).seconds())
-    })
+/// From the first point in time to the last, both included.
+fn range(args: &Args, recording: &Recording) -> anyhow::Result<TimeRange> {
+    let SelectionArgs { begin, end, timerange, .. } = &args.selection;
+    let (begin, end) = timerange.map_or((*begin, *end), |(begin, end)| (Some(begin), Some(end)));
+    let zone = args.style.zone();
+    let first = || recording.covers().iter().filter_map(|cover| cover.begin).min();
+    let resolve = |when: Option<When>, name: &str| {
+        let resolved = when.map(|when| when.resolve(&zone, first)).transpose();
+        resolved.with_context(|| format!("{name} is no point in time"))
+    };
+    let begin = resolve(begin, "the begin")?.unwrap_or(Timestamp::MIN);
+    let end = resolve(end, "the end")?;
+    if let Some(end) = end.filter(|end| *end < begin) {
+        anyhow::bail!(
+            "the range of time begins at {} ns, after its end at {} ns",
+            begin.nanos(),
+            end.nanos()
+        );
+    }
+    let after = |end: Timestamp| Timestamp::from_nanos(end.nanos().saturating_add(1));
+    Ok(TimeRange { begin, end: end.map_or(Timestamp::MAX, after) })
 }
 
-/// How far the reading is, on a terminal whose output goes elsewhere.
-struct Progress(Option<ProgressBar>);
+fn writer(args: &Args) -> Writer {
+    match args.format {
+        _ if args.count.is_some() => Writer::Nothing,
+        Format::None => Writer::Nothing,
+        Format::Json => Writer::Json(JsonWriter::new()),
+        Format::Text => Writer::Text(Box::new(args.style.writer(args.output.is_some()))),
+    }
+}
 
-impl Progress {
-    const EVERY: u64 = 1 << 16;
+/// A reading under way.
+struct Reading {
+    selection: Selection,
+    limit: u64,
+    printer: Printer,
+    counts: Option<Counts>,
+    progress: Progress,
+    losses: Losses,
+    /// Event records that were wanted.
+    events: u64,
+}
 
-    fn new() -> Self {
-        let shown = io::stderr().is_terminal() && !io::stdout().is_terminal();
-        Self(shown.then(|| {
-            let bar = ProgressBar::new_spinner();
-            if let Ok(style) =
-                ProgressStyle::with_template("{spinner} {human_pos} event records, {per_sec}")
-            {
-                bar.set_style(style);
+impl Reading {
+    fn go(&mut self, merged: &mut Merged<'_>) -> anyhow::Result<()> {
+        while self.events < self.limit
+            && let Some(item) = merged.next_item()
+        {
+            match item {
+                Item::Event(event) => {
+                    self.progress.at(&event);
+                    if !self.selection.takes(&event) {
+                        continue;
+                    }
+                    self.events += 1;
+                    self.printer.event(&event)?;
+                    if let Some(counts) = &mut self.counts {
+                        counts.add(&event);
+                    }
+                }
+                Item::Loss(loss) => {
+                    self.printer.flush()?;
+                    self.losses.add(&loss);
+                }
             }
-            bar.enable_steady_tick(Duration::from_millis(200));
-            bar
-        }))
+        }
+        self.progress.finish();
+        Ok(())
     }
 
-    fn at(&self, events: u64) {
-        if let Some(bar) = self.0.as_ref().filter(|_| events.is_multiple_of(Self::EVERY)) {
-            bar.set_position(events);
+    fn finish(self, args: &Args) -> anyhow::Result<()> {
+        let mut sink = self.printer.finish()?;
+        match (self.counts.map(Counts::finish), args.format) {
+            (Some(counts), Format::Json) => sink.write(&counts::json_lines(&counts))?,
+            (Some(counts), _) => sink.write(&counts::table(&counts))?,
+            (None, _) if args.count.is_some() => sink.write(&format!("{}\n", self.events))?,
+            (None, _) => {}
         }
-    }
-
-    fn finish(&mut self) {
-        if let Some(bar) = self.0.take() {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_star_stands_for_any_characters() {
-        for (pattern, name, expected) in [
-            ("sched_switch", "sched_switch", true),
-            ("sched_switch", "sched_switches", false),
-            ("sched_*", "sched_switch", true),
-            ("sched_*", "my_sched_switch", false),
-            ("*switch", "sched_switch", true),
-            ("*_*", "sched_switch", true),
-            ("*", "", true),
-            ("a*b*c", "a-b-b-c", true),
-            ("a*b*c", "a-c-b", false),
-            ("ab*ba", "aba", false),
-            ("", "", true),
-            ("", "x", false),
-        ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} against {name}");
-        }
+        self.losses.complain();
+        Ok(())
     }
 }

@@ -8,9 +8,12 @@ use clap::ValueEnum;
 use ctf::{ClockClass, ClockOrigin, CtfVersion, EnvValue, TraceClass};
 use model::Timestamp;
 use serde_json::{Value, json};
-use tracedir::{Findings, LogicalTrace, Recording, StreamSurvey};
+use tracedir::{
+    ClassCache, Correlate, Findings, LogicalTrace, ReadOptions, Recording, StreamSurvey,
+};
 
-use crate::outcome::{Outcome, complain};
+use crate::command::read::summary::tell;
+use crate::outcome::Outcome;
 use crate::table::{Align, Table};
 use crate::units::{rfc3339, size};
 
@@ -41,7 +44,9 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let recording = Recording::open(&args.paths).context("cannot read")?;
+    let options = ReadOptions { correlate: Correlate::Unchecked, ..ReadOptions::default() };
+    let recording = Recording::open_as(&args.paths, &options, &mut ClassCache::default())
+        .context("cannot read")?;
     let mut findings = Findings::default();
     let streams = recording.survey(&mut findings);
     let text = match args.format {
@@ -51,15 +56,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     io::stdout().lock().write_all(text.as_bytes())?;
     let unreadable = [recording.findings(), &findings].into_iter().map(tell).max();
     Ok(if unreadable == Some(true) { Outcome::No } else { Outcome::Done })
-}
-
-/// Says what could not be read, if anything.
-fn tell(findings: &Findings) -> bool {
-    findings.kept().iter().for_each(|finding| complain(&format!("unreadable: {finding}")));
-    if findings.more() > 0 {
-        complain(&format!("unreadable: {} more", findings.more()));
-    }
-    !findings.is_empty()
 }
 
 /// The streams of one trace.

@@ -1,0 +1,128 @@
+//! Event records on their way out, through one buffer.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use ctf::format::json::JsonWriter;
+use ctf::format::text::TextWriter;
+use ctf::format::{Output, StreamText};
+use tracedir::{Event, Recording};
+
+/// Output is written in pieces of about this many bytes.
+const PIECE: usize = 64 << 10;
+
+/// How event records become bytes.
+pub(crate) enum Writer {
+    Text(Box<TextWriter>),
+    Json(JsonWriter),
+    /// They do not.
+    Nothing,
+}
+
+/// Where results go.
+pub(crate) struct Sink {
+    target: Box<dyn Write>,
+}
+
+impl Sink {
+    /// Standard output, or a file that is made or replaced; `-` is standard output.
+    pub(crate) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
+        let target: Box<dyn Write> = match path.filter(|path| *path != Path::new("-")) {
+            None => Box::new(io::stdout()),
+            Some(path) => Box::new(
+                File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
+            ),
+        };
+        Ok(Self { target })
+    }
+
+    pub(crate) fn write(&mut self, text: &str) -> io::Result<()> {
+        self.target.write_all(text.as_bytes())
+    }
+}
+
+/// Prints event records.
+pub(crate) struct Printer {
+    writer: Writer,
+    sink: Sink,
+    out: Output,
+    /// Of each stream: which packet it is in, and what its lines have in common.
+    streams: Vec<(u64, StreamText)>,
+}
+
+impl Printer {
+    pub(crate) fn new(
+        writer: Writer,
+        sink: Sink,
+        recording: &Recording,
+        paths: &[PathBuf],
+    ) -> Self {
+        let folders = recording.streams().iter().map(|stream| {
+            let folder = stream.files().next().and_then(|file| file.path.parent());
+            folder.map_or_else(String::new, |folder| below(folder, paths))
+        });
+        let streams = folders.map(|folder| (u64::MAX, StreamText::new(&folder))).collect();
+        Self { writer, sink, out: Output::with_capacity(2 * PIECE), streams }
+    }
+
+    pub(crate) fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        if matches!(self.writer, Writer::Nothing) {
+            return Ok(());
+        }
+        let Some((packet, stream)) = self.streams.get_mut(event.stream_index) else {
+            return Ok(());
+        };
+        let entered = std::mem::replace(packet, event.packet_index) != event.packet_index;
+        match &mut self.writer {
+            Writer::Text(writer) => {
+                if entered {
+                    writer.enter_packet(stream, |fields| event.visit_packet_context(fields));
+                }
+                writer.write(&event.record, stream, &mut self.out);
+            }
+            Writer::Json(writer) => {
+                if entered {
+                    writer.enter_packet(stream, |fields| event.visit_packet_context(fields));
+                }
+                writer.write(&event.record, stream, &mut self.out);
+            }
+            Writer::Nothing => {}
+        }
+        if self.out.len() >= PIECE { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes what is buffered.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush_to(&mut self.sink.target)?;
+        self.sink.target.flush()
+    }
+
+    /// Writes what is buffered, and gives back where to.
+    pub(crate) fn finish(mut self) -> io::Result<Sink> {
+        self.flush()?;
+        Ok(self.sink)
+    }
+}
+
+/// `folder` relative to the innermost of `paths` that holds it.
+fn below(folder: &Path, paths: &[PathBuf]) -> String {
+    let relative = paths.iter().filter_map(|path| folder.strip_prefix(path).ok());
+    let shortest = relative.min_by_key(|rest| rest.components().count());
+    shortest.unwrap_or(folder).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_named_from_the_innermost_path() {
+        let paths = ["/a", "/a/b", "c/"].map(PathBuf::from);
+        for (folder, expected) in [("/a/b/d", "d"), ("/a/e/f", "e/f"), ("/a", ""), ("c/d", "d")] {
+            assert_eq!(below(Path::new(folder), &paths), expected, "{folder}");
+        }
+        assert_eq!(below(Path::new("/elsewhere"), &paths), "/elsewhere");
+    }
+}

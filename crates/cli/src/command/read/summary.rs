@@ -1,0 +1,71 @@
+//! What a reading came to, for standard error.
+
+use tracedir::{Findings, Loss, LossKind};
+
+use crate::outcome::complain;
+use crate::units::rfc3339;
+
+/// What was lost when the traces were recorded.
+#[derive(Default)]
+pub(crate) struct Losses {
+    event_records: u64,
+    packets: u64,
+    places: u64,
+}
+
+impl Losses {
+    /// The most losses that are named one by one.
+    const NAMED: u64 = 20;
+
+    pub(crate) fn add(&mut self, loss: &Loss<'_>) {
+        let what = match loss.kind {
+            LossKind::EventRecords => {
+                self.event_records += loss.count;
+                "event records"
+            }
+            LossKind::Packets => {
+                self.packets += loss.count;
+                "packets"
+            }
+        };
+        self.places += 1;
+        if self.places <= Self::NAMED {
+            let key = loss.stream.key();
+            let instance = key.instance_id.map_or_else(|| "-".to_owned(), |id| id.to_string());
+            complain(&format!(
+                "lost: {} {what} between {} and {}, stream class {}, stream {instance}",
+                loss.count,
+                rfc3339(loss.begin),
+                rfc3339(loss.end),
+                key.class_id,
+            ));
+        }
+    }
+
+    pub(crate) fn complain(&self) {
+        if self.places > Self::NAMED {
+            complain(&format!(
+                "lost: {} event records and {} packets at {} places in all",
+                self.event_records, self.packets, self.places
+            ));
+        }
+    }
+}
+
+/// Says how often time went backwards in a stream, if it did.
+pub(crate) fn tell_backward(backward: u64) {
+    if backward > 0 {
+        complain(&format!(
+            "time went backwards: {backward} event records are earlier than what precedes them in their stream"
+        ));
+    }
+}
+
+/// Says what could not be read, if anything.
+pub(crate) fn tell(findings: &Findings) -> bool {
+    findings.kept().iter().for_each(|finding| complain(&format!("unreadable: {finding}")));
+    if findings.more() > 0 {
+        complain(&format!("unreadable: {} more", findings.more()));
+    }
+    !findings.is_empty()
+}

@@ -1,4 +1,4 @@
-//! Identities and times that every part of Throughline shares.
+//! Identities, times and names of system calls that every part of Throughline shares.
 //!
 //! Vocabulary:
 //! - **timestamp**: nanoseconds since the Unix epoch, as the trace clock says;
@@ -10,7 +10,9 @@
 //! This crate knows no wire format and does no I/O.
 
 mod id;
+mod syscall;
 mod time;
 
 pub use id::{CpuId, Fd, Pid, Tid};
+pub use syscall::{syscall_name, syscall_number};
 pub use time::{Nanos, TimeRange, Timestamp};

@@ -1,8 +1,8 @@
-//! The table of system calls: what each number is called and what its arguments are.
+//! The table of system calls: what their arguments are.
 
 use std::sync::LazyLock;
 
-/// `number name flag argument:kind ...`, one call a line; the file's head explains the kinds.
+/// `name flag argument:kind ...`, one call a line; the file's head explains the kinds.
 const TABLE: &str = include_str!("syscalls.table");
 
 /// Numbers from here on are not looked up; the same bound as in `bpf/record.h`.
@@ -92,8 +92,8 @@ fn parse_line(line: &'static str) -> Option<Call> {
         return None;
     }
     let mut words = line.split_whitespace();
-    let number = words.next()?.parse().ok().filter(|number| usize::from(*number) < CALLS)?;
     let name = words.next()?;
+    let number = model::syscall_number(name).filter(|number| usize::from(*number) < CALLS)?;
     let opens = match words.next()? {
         "opens" => true,
         "-" => false,

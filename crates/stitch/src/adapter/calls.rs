@@ -1,7 +1,6 @@
 //! The arguments and return values of system calls, by the names that LTTng gives their fields.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 use ctf::{EventRecord, EventRecordClass, FieldHandle, Value};
 use model::Fd;
@@ -9,23 +8,6 @@ use model::Fd;
 use super::{Context, number, text};
 use crate::fact::{CallArgs, Effect, Fact, FactKind};
 use crate::ident::Kind;
-
-/// Call names of x86-64 by number, for tracers that give only numbers: lines of `number name`.
-static NAMES: LazyLock<Vec<Option<&'static str>>> = LazyLock::new(|| {
-    let mut names = Vec::new();
-    for line in include_str!("x86_64.txt").lines() {
-        let Some((number, name)) = line.split_once(' ') else { continue };
-        let Ok(number) = number.parse::<u16>() else { continue };
-        let number = usize::from(number);
-        if names.len() <= number {
-            names.resize(number + 1, None);
-        }
-        if let Some(slot) = names.get_mut(number) {
-            *slot = Some(name);
-        }
-    }
-    names
-});
 
 /// The event record class of a call's begin or end.
 #[derive(Debug)]
@@ -79,8 +61,8 @@ impl CallClass {
         match self.id {
             None => Some(&self.name),
             Some(id) => {
-                let id = usize::try_from(number(record, id)?).ok()?;
-                NAMES.get(id).copied().flatten().or(Some("unknown"))
+                let id = u64::try_from(number(record, id)?).ok()?;
+                model::syscall_name(id).or(Some("unknown"))
             }
         }
     }

@@ -1,0 +1,54 @@
+//! Numbers and names of x86-64's system calls, as `asm/unistd_64.h` of Linux 6.18 has them.
+
+use std::sync::LazyLock;
+
+/// Names by number; the numbers have gaps.
+static NAMES: LazyLock<Vec<Option<&'static str>>> = LazyLock::new(|| {
+    let mut names = Vec::new();
+    for line in include_str!("syscalls.txt").lines() {
+        let Some((number, name)) = line.split_once(' ') else { continue };
+        let Ok(number) = number.parse::<u16>() else { continue };
+        let place = usize::from(number);
+        names.resize(names.len().max(place + 1), None);
+        if let Some(slot) = names.get_mut(place) {
+            *slot = Some(name);
+        }
+    }
+    names
+});
+
+/// The kernel's name of a system call, without `sys_`. `None` for a number that no call has.
+#[must_use]
+pub fn syscall_name(number: u64) -> Option<&'static str> {
+    NAMES.get(usize::try_from(number).ok()?).copied().flatten()
+}
+
+/// The number of a system call of this name. Takes a walk over all names.
+#[must_use]
+pub fn syscall_number(name: &str) -> Option<u16> {
+    let place = NAMES.iter().position(|known| *known == Some(name))?;
+    u16::try_from(place).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_list_is_a_call_with_a_name_of_its_own() {
+        let lines = include_str!("syscalls.txt").lines().count();
+        let known: Vec<_> =
+            (0..1_000).filter_map(|number| Some((number, syscall_name(number)?))).collect();
+        assert_eq!(known.len(), lines);
+        for (number, name) in known {
+            assert_eq!(syscall_number(name).map(u64::from), Some(number), "{name}");
+        }
+    }
+
+    #[test]
+    fn known_calls_have_their_numbers() {
+        assert_eq!((syscall_name(0), syscall_name(257)), (Some("read"), Some("openat")));
+        assert_eq!((syscall_name(400), syscall_name(u64::MAX)), (None, None));
+        assert_eq!((syscall_number("openat2"), syscall_number("no_such_call")), (Some(437), None));
+    }
+}

@@ -98,6 +98,11 @@ pub(crate) fn align_up(pos: u64, align: u64) -> Option<u64> {
     pos.checked_add(mask).map(|sum| sum & !mask)
 }
 
+/// The largest power of two that divides `value`; of 0, the largest there is.
+pub(crate) const fn lowest_bit(value: u64) -> u64 {
+    if value == 0 { 1 << 63 } else { value & value.wrapping_neg() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,12 +1,14 @@
 //! What the metadata declares: the trace class and, in it, clock, data stream and event record classes.
 
 use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 use crate::clock::{ClockClass, Uuid};
 use crate::error::Error;
 use crate::header::HeaderPlan;
 use crate::layout::Layout;
 use crate::metadata::{self, MetadataWarning, Warnings};
+use crate::program::Programs;
 use crate::value::{FieldHandle, Scope};
 
 /// The order of bytes, and with it of bits, in a field.
@@ -96,6 +98,8 @@ pub struct TraceClass {
     /// How many values of earlier fields must be kept at once for references to them.
     pub(crate) registers: u32,
     pub(crate) warnings: Warnings,
+    /// Made when the first packet is opened.
+    pub(crate) programs: OnceLock<Arc<Programs>>,
 }
 
 impl TraceClass {

@@ -121,15 +121,17 @@ impl ClockClass {
     /// [`DecodeErrorKind::TimestampOverflow`] when the result does not fit in 64 bits (the years 1677 to 2262).
     #[inline]
     pub fn to_ns(&self, cycles: u64) -> Result<i64, DecodeErrorKind> {
+        let nanos = i64::try_from(self.to_ns_wide(cycles));
+        nanos.map_err(|_wide| DecodeErrorKind::TimestampOverflow { cycles })
+    }
+
+    /// As [`Self::to_ns`], where every result fits: each part is below 2⁹⁴.
+    pub(crate) fn to_ns_wide(&self, cycles: u64) -> i128 {
         let nanos = match self.frequency {
             NANOS_PER_SECOND => u128::from(self.offset) + u128::from(cycles),
             _ => self.scale(self.offset) + self.scale(cycles),
         };
-        i128::try_from(nanos)
-            .ok()
-            .and_then(|ns| ns.checked_add(i128::from(self.offset_s) * i128::from(NANOS_PER_SECOND)))
-            .and_then(|ns| i64::try_from(ns).ok())
-            .ok_or(DecodeErrorKind::TimestampOverflow { cycles })
+        nanos.cast_signed() + i128::from(self.offset_s) * i128::from(NANOS_PER_SECOND)
     }
 
     /// The same clock with every value `nanos` nanoseconds later, to the nearest cycle below; `None` when no

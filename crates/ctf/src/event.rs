@@ -1,15 +1,19 @@
 //! Event records: finding where each one's fields are, and reading them when asked.
 
 use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
 
-use crate::bits;
 use crate::class::{ByteOrder, EventRecordClass, StreamClass, TraceClass};
-use crate::clock;
+use crate::clock::{self, ClockClass};
 use crate::error::{DecodeError, DecodeErrorKind};
-use crate::header::{Header, HeaderPlan};
+use crate::header::{GeneralPlan, Header};
 use crate::layout::{Kind, Layout, Node, Role, Then};
 use crate::order;
-use crate::packet::PacketInfo;
+use crate::packet::{Count, PacketInfo};
+use crate::program::Programs;
+use crate::show;
+use crate::ticks::Ticks;
 use crate::value::{Context, Field, FieldHandle, Scope, Shape, Value, Visitor};
 use crate::walk::{self, Fault, Stack, advanced, aligned};
 
@@ -34,16 +38,19 @@ impl Fault {
 pub(crate) struct Scopes {
     pub(crate) registers: Vec<Cell<u64>>,
     pub(crate) stack: Stack,
-    /// Where each segment begins, for the common context, the specific context and the payload.
-    anchors: [Vec<u64>; 3],
-    /// Where each scope begins: event header, common context, specific context, payload.
-    begins: [u64; 4],
+    programs: Arc<Programs>,
+    /// Where each segment begins: see [`Programs`].
+    anchors: Vec<u64>,
+    /// Where the current event record begins, before alignment.
+    begin: u64,
     pos: u64,
     /// Where the readable content ends, in bits.
     pub(crate) limit: u64,
     /// Where the packet says that its content ends, in bits.
     announced: u64,
     clock: Option<u64>,
+    /// `None` without a clock.
+    ticks: Option<Ticks>,
     timestamp: Option<i64>,
     /// How many event records came before the current one.
     index: u64,
@@ -54,30 +61,30 @@ pub(crate) struct Scopes {
     pub(crate) class: Option<u32>,
 }
 
-const COMMON: usize = 0;
-const SPECIFIC: usize = 1;
-const PAYLOAD: usize = 2;
-
 impl Scopes {
-    pub(crate) fn new(trace: &TraceClass, registers: Vec<Cell<u64>>) -> Self {
-        let most = |layouts: &mut dyn Iterator<Item = &Layout>| {
-            vec![0; layouts.map(|layout| layout.segments.len()).max().unwrap_or(0)]
-        };
-        let anchors = [
-            most(&mut trace.streams.iter().filter_map(|stream| stream.event_context.as_ref())),
-            most(&mut trace.events.iter().filter_map(|event| event.context.as_ref())),
-            most(&mut trace.events.iter().filter_map(|event| event.payload.as_ref())),
-        ];
-        Self { registers, anchors, ..Self::default() }
+    pub(crate) fn new(programs: &Arc<Programs>, registers: Vec<Cell<u64>>) -> Self {
+        let anchors = vec![0; programs.anchors];
+        Self { registers, anchors, programs: Arc::clone(programs), ..Self::default() }
+    }
+
+    pub(crate) const fn timestamp(&self) -> Option<i64> {
+        if self.class.is_some() { self.timestamp } else { None }
     }
 
     /// Stands before the first event record of a packet.
-    pub(crate) fn start(&mut self, info: &PacketInfo, len_bytes: usize, order: Option<ByteOrder>) {
+    pub(crate) fn start(
+        &mut self,
+        info: &PacketInfo,
+        clock: Option<&ClockClass>,
+        len_bytes: usize,
+        order: Option<ByteOrder>,
+    ) {
         let available = u64::try_from(len_bytes).unwrap_or(u64::MAX).saturating_mul(8);
         self.announced = info.content_bits.unwrap_or(available);
         self.limit = self.announced.min(available);
         self.pos = info.header_end_bits;
         self.clock = info.begin;
+        self.ticks = clock.map(Ticks::new);
         (self.index, self.next_index, self.class, self.timestamp) = (0, 0, None, None);
         self.order = order;
     }
@@ -94,6 +101,23 @@ impl Scopes {
             return if self.limit < self.announced { Err(self.truncated()) } else { Ok(false) };
         }
         self.index = self.next_index;
+        match self.decode_quickly(trace, stream, bytes) {
+            Some(class) => {
+                self.class = Some(class);
+                self.next_index += 1;
+                Ok(true)
+            }
+            None => self.advance_slowly(trace, stream, bytes),
+        }
+    }
+
+    #[cold]
+    fn advance_slowly(
+        &mut self,
+        trace: &TraceClass,
+        stream: &StreamClass,
+        bytes: &[u8],
+    ) -> Result<bool, DecodeError> {
         let begin = self.pos;
         let mut decoded = self.decode(trace, stream, bytes);
         if stream.orders_may_clash {
@@ -132,6 +156,62 @@ impl Scopes {
         Ok(class)
     }
 
+    /// Counts the event records that are left whose time is in the range of `times`; see
+    /// [`crate::packet::EventReader::count_rest`].
+    pub(crate) fn count_rest(
+        &mut self,
+        trace: &TraceClass,
+        stream: &StreamClass,
+        bytes: &[u8],
+        times: Range<i64>,
+    ) -> Count {
+        let clock_class = trace.clock_of(stream);
+        let cycles = clock_class.map_or((0, None), |clock| cycles_of(clock, &times));
+        let safe = self.ticks.map_or(u64::MAX, |ticks| ticks.safe_cycles());
+        let mut count = Count::default();
+        loop {
+            self.hurry(trace, stream, bytes, (cycles, safe), &mut count);
+            let before = self.clock;
+            match self.advance(trace, stream, bytes) {
+                Ok(true) => count.add(before, self.clock, cycles),
+                Ok(false) => break,
+                Err(error) => {
+                    count.error = Some(error);
+                    break;
+                }
+            }
+        }
+        self.class = None;
+        count
+    }
+
+    /// Counts event records up to one that needs [`Self::advance`].
+    fn hurry(
+        &mut self,
+        trace: &TraceClass,
+        stream: &StreamClass,
+        bytes: &[u8],
+        (cycles, safe): ((u64, Option<u64>), u64),
+        count: &mut Count,
+    ) {
+        let Self { registers, stack, programs, limit, .. } = self;
+        let context = Context { data: bytes, limit: *limit, registers, stack };
+        let ticking = self.ticks.is_some();
+        let (mut begin, mut clock, mut index) = (self.pos, self.clock, self.next_index);
+        while begin < *limit {
+            let place = Standing { context, programs, trace, stream, begin };
+            let Some(step) = place.step(&mut []) else { break };
+            let next = if ticking { ticked(clock, step.header) } else { clock };
+            if next.is_some_and(|next| next > safe) {
+                break;
+            }
+            count.add(clock, next, cycles);
+            (begin, clock) = (step.end, next);
+            index += 1;
+        }
+        (self.pos, self.clock, self.next_index) = (begin, clock, index);
+    }
+
     /// Says that the data end early, once.
     #[cold]
     fn truncated(&mut self) -> DecodeError {
@@ -167,6 +247,30 @@ impl Scopes {
         error
     }
 
+    /// Goes over the event record at hand; `None` when [`Self::decode`] must say what is wrong, if anything is.
+    #[inline]
+    fn decode_quickly(
+        &mut self,
+        trace: &TraceClass,
+        stream: &StreamClass,
+        bytes: &[u8],
+    ) -> Option<u32> {
+        let Self { registers, stack, programs, anchors, .. } = self;
+        let context = Context { data: bytes, limit: self.limit, registers, stack };
+        let place = Standing { context, programs, trace, stream, begin: self.pos };
+        let step = place.step(anchors)?;
+        if let Some(ticks) = &mut self.ticks {
+            let clock = ticked(self.clock, step.header);
+            self.timestamp = match clock {
+                Some(cycles) => Some(ticks.nanos(trace.clock_of(stream)?, cycles).ok()?),
+                None => None,
+            };
+            self.clock = clock;
+        }
+        (self.begin, self.pos) = (self.pos, step.end);
+        Some(step.class)
+    }
+
     fn decode(
         &mut self,
         trace: &TraceClass,
@@ -175,7 +279,7 @@ impl Scopes {
     ) -> Result<u32, DecodeError> {
         let begin = self.pos;
         let index = self.index;
-        let Self { registers, stack, anchors: [common, specific, payload], .. } = self;
+        let Self { registers, stack, programs, anchors, .. } = self;
         let context = Context { data: bytes, limit: self.limit, registers, stack };
 
         let (header, after_header) = read_header(&context, stream, begin, index)?;
@@ -186,23 +290,23 @@ impl Scopes {
             kind,
         })?;
         let class = usize::try_from(class_index).ok().and_then(|i| trace.events.get(i));
-        let run = |layout: Option<&Layout>, scope, pos, anchors: &mut [u64]| match layout {
-            None => Ok(pos),
-            Some(layout) => run_segments(&context, layout, pos, anchors)
-                .map_err(|f| f.into_error(scope, layout, Some(index))),
-        };
-        let after_common =
-            run(stream.event_context.as_ref(), Scope::EventCommonContext, after_header, common)?;
-        let context_layout = class.and_then(|class| class.context.as_ref());
-        let after_specific =
-            run(context_layout, Scope::EventSpecificContext, after_common, specific)?;
-        let payload_layout = class.and_then(|class| class.payload.as_ref());
-        let end = run(payload_layout, Scope::Payload, after_specific, payload)?;
+        let program = programs.get(class_index);
+        let mut pos = after_header;
+        for (scope, layout) in [
+            (Scope::EventCommonContext, stream.event_context.as_ref()),
+            (Scope::EventSpecificContext, class.and_then(|class| class.context.as_ref())),
+            (Scope::Payload, class.and_then(|class| class.payload.as_ref())),
+        ] {
+            let Some(layout) = layout else { continue };
+            let base = program.and_then(|program| program.base(scope)).unwrap_or(0);
+            let anchors = anchors.get_mut(base..).unwrap_or_default();
+            pos = run_segments(&context, layout, pos, anchors)
+                .map_err(|fault| fault.into_error(scope, layout, Some(index)))?;
+        }
 
-        self.begins = [begin, after_header, after_common, after_specific];
-        self.pos = end;
+        (self.begin, self.pos) = (begin, pos);
         self.tick(trace, stream, header)?;
-        if end == begin {
+        if pos == begin {
             let kind = DecodeErrorKind::EmptyEvent;
             return Err(DecodeError {
                 offset_bits: begin,
@@ -215,7 +319,6 @@ impl Scopes {
     }
 
     /// Moves the clock.
-    #[inline]
     fn tick(
         &mut self,
         trace: &TraceClass,
@@ -228,12 +331,96 @@ impl Scopes {
         }
         let timestamp = self.clock.map(|cycles| clock_class.to_ns(cycles)).transpose();
         self.timestamp = timestamp.map_err(|kind| DecodeError {
-            offset_bits: self.begins[0],
+            offset_bits: self.begin,
             event_index: Some(self.index),
             field: Scope::EventHeader.name().to_owned(),
             kind,
         })?;
         Ok(())
+    }
+}
+
+/// A decoder before an event record that begins at bit `begin`.
+struct Standing<'a> {
+    context: Context<'a>,
+    programs: &'a Programs,
+    trace: &'a TraceClass,
+    stream: &'a StreamClass,
+    begin: u64,
+}
+
+/// An event record that was gone over.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    header: Header,
+    class: u32,
+    end: u64,
+}
+
+impl Standing<'_> {
+    /// Looks where the event record ends, and notes in `anchors` where its parts begin. `None` when
+    /// [`Scopes::decode`] must say what is wrong, if anything is.
+    #[inline(always)]
+    fn step(&self, anchors: &mut [u64]) -> Option<Step> {
+        let Self { context, programs, trace, stream, begin } = *self;
+        let (header, after) = match &stream.header_plan.quick {
+            // Nor is this the way to see whether byte orders change inside a byte.
+            _ if stream.orders_may_clash => return None,
+            Some(quick) => quick.read(&context, begin)?,
+            None => read_header(&context, stream, begin, 0).ok()?,
+        };
+        let class = class_of(stream, header.id).ok()?;
+        let program = programs.get(class)?;
+        let end = program.run(&context, (trace, stream, class), after, anchors)?;
+        (end != begin).then_some(Step { header, class, end })
+    }
+}
+
+impl Count {
+    /// Counts an event record that moved the clock, if that lies in the range.
+    #[inline(always)]
+    fn add(&mut self, before: Option<u64>, clock: Option<u64>, range: (u64, Option<u64>)) {
+        let is_in = |clock| range.0 <= clock && range.1.is_none_or(|end| clock < end);
+        if clock.is_none_or(is_in) {
+            self.events += 1;
+            self.backward += u64::from(clock < before);
+        }
+    }
+}
+
+/// The clock behind an event record's header.
+#[inline(always)]
+fn ticked(clock: Option<u64>, header: Header) -> Option<u64> {
+    match header.time {
+        Some((value, bits)) => Some(clock::update(clock.unwrap_or(0), value, bits)),
+        None => clock,
+    }
+}
+
+/// The first value of a clock in a range of times, and the first one after it.
+fn cycles_of(clock: &ClockClass, times: &Range<i64>) -> (u64, Option<u64>) {
+    let first_at = |nanos: i64| {
+        // Times never fall when cycles rise.
+        let (mut below, mut found) = (0, None);
+        let mut above = u64::MAX;
+        while below <= above {
+            let middle = below + (above - below) / 2;
+            if clock.to_ns_wide(middle) < i128::from(nanos) {
+                let Some(next) = middle.checked_add(1) else { break };
+                below = next;
+            } else {
+                found = Some(middle);
+                let Some(before) = middle.checked_sub(1) else { break };
+                above = before;
+            }
+        }
+        found
+    };
+    let end = if times.end == i64::MAX { None } else { first_at(times.end) };
+    let first = if times.start == i64::MIN { Some(0) } else { first_at(times.start) };
+    match first {
+        Some(first) => (first, end),
+        None => (u64::MAX, Some(0)),
     }
 }
 
@@ -252,10 +439,10 @@ fn read_header(
     index: u64,
 ) -> Result<(Header, u64), DecodeError> {
     let Some(layout) = &stream.event_header else { return Ok((Header::default(), pos)) };
-    let quick = match &stream.header_plan {
-        HeaderPlan::Flat(plan) => plan.read(context, pos).map(Some),
-        HeaderPlan::Selected(plan) => plan.read(context, pos),
-        HeaderPlan::Walk => Ok(None),
+    let quick = match &stream.header_plan.general {
+        GeneralPlan::Flat(plan) => plan.read(context, pos).map(Some),
+        GeneralPlan::Selected(plan) => plan.read(context, pos),
+        GeneralPlan::Walk => Ok(None),
     };
     if let Ok(Some(read)) = quick {
         return Ok(read);
@@ -287,7 +474,6 @@ impl<'a> Visitor<'a> for HeaderRoles {
 }
 
 /// Goes over a scope without looking at more than is needed to find its end; notes where each segment begins.
-#[inline]
 fn run_segments(
     context: &Context<'_>,
     layout: &Layout,
@@ -302,11 +488,7 @@ fn run_segments(
             return Err(first_fault(context, layout, index, pos));
         }
         for save in &segment.saves {
-            let raw = bits::read_uint(context.data, pos + save.offset, save.bits, save.order)
-                .unwrap_or(0);
-            let raw = if save.reversed { bits::reverse(raw, save.bits) } else { raw };
-            let value =
-                if save.signed { bits::sign_extend(raw, save.bits).cast_unsigned() } else { raw };
+            let value = save.read(context.data, pos).unwrap_or(0);
             if let Some(slot) =
                 usize::try_from(save.register).ok().and_then(|i| context.registers.get(i))
             {
@@ -431,7 +613,7 @@ impl<'a> EventRecord<'a> {
     /// Where it begins, in bits from the packet's beginning, before alignment.
     #[must_use]
     pub const fn begin_bits(&self) -> u64 {
-        self.scopes.begins[0]
+        self.scopes.begin
     }
 
     /// Where it ends, in bits from the packet's beginning.
@@ -446,21 +628,23 @@ impl<'a> EventRecord<'a> {
     }
 
     /// The layout of a scope, its owner's index, its anchors and where it begins.
+    #[inline]
     fn part(&self, scope: Scope) -> Option<Part<'a>> {
-        let Scopes { anchors: [common, specific, payload], begins, .. } = self.scopes;
+        let Scopes { anchors, programs, begin, .. } = self.scopes;
         let (stream, class) = (self.stream, self.class);
-        let (layout, owner, anchors, begin): (_, _, &[u64], _) = match scope {
-            Scope::EventHeader => (&stream.event_header, stream.index, &[], begins[0]),
-            Scope::EventCommonContext => {
-                (&stream.event_context, stream.index, common, begins[1 + COMMON])
+        let (layout, owner) = match scope {
+            Scope::EventHeader => {
+                let layout = stream.event_header.as_ref()?;
+                return Some(Part { layout, owner: stream.index, anchors: &[], begin: *begin });
             }
-            Scope::EventSpecificContext => {
-                (&class.context, class.index, specific, begins[1 + SPECIFIC])
-            }
-            Scope::Payload => (&class.payload, class.index, payload, begins[1 + PAYLOAD]),
+            Scope::EventCommonContext => (&stream.event_context, stream.index),
+            Scope::EventSpecificContext => (&class.context, class.index),
+            Scope::Payload => (&class.payload, class.index),
             Scope::PacketHeader | Scope::PacketContext => return None,
         };
-        Some(Part { layout: layout.as_ref()?, owner, anchors, begin })
+        let layout = layout.as_ref()?;
+        let anchors = anchors.get(programs.get(class.index)?.base(scope)?..)?;
+        Some(Part { layout, owner, anchors, begin: *anchors.first()? })
     }
 
     /// A field's value; `None` when the handle is of another class.
@@ -494,11 +678,22 @@ impl<'a> EventRecord<'a> {
 
     /// Shows all fields of a scope in order; nothing when it is not declared. For the packet's own scopes see
     /// [`crate::packet::EventReader::visit_packet`].
+    #[inline(always)]
     pub fn visit(&self, scope: Scope, visitor: &mut impl Visitor<'a>) {
-        let Some(part) = self.part(scope) else { return };
+        if let Some(part) = self.part(scope) {
+            self.show(part, visitor);
+        }
+    }
+
+    fn show(&self, part: Part<'a>, visitor: &mut impl Visitor<'a>) {
+        let context = self.context();
         // Finding the event record's end went over these very bits, so this cannot fail.
-        let walked = self.context().walk(part.layout, part.begin).run(0, true, visitor);
-        debug_assert!(walked.is_ok());
+        let shown = if part.layout.shows.is_empty() || part.anchors.is_empty() {
+            context.walk(part.layout, part.begin).run(0, true, visitor).is_ok()
+        } else {
+            show::run(&context, part.layout, part.anchors, visitor).is_some()
+        };
+        debug_assert!(shown);
     }
 }
 

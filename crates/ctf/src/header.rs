@@ -1,10 +1,20 @@
 //! Event record headers: the id and the time, by a short cut for the shapes that tracers write.
+//!
+//! ```text
+//! quick   begins at a byte, every field lies within eight bytes: one load, shift and mask each
+//! plan    integers at constant distances, be they preceded by one that selects among several structures of such
+//! walk    anything else
+//! ```
 
 use crate::bits;
 use crate::class::ByteOrder;
 use crate::layout::{Integer, Kind, Layout, Role};
+use crate::load::Load;
 use crate::value::Context;
 use crate::walk::{Fault, advanced, aligned};
+
+/// The most options that are compared one by one.
+const MAX_QUICK_OPTIONS: usize = 8;
 
 /// An integer at a constant distance from its structure's beginning.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +35,14 @@ struct Run {
 
 /// How to read the header of a data stream class's event records.
 #[derive(Debug)]
-pub(crate) enum HeaderPlan {
+pub(crate) struct HeaderPlan {
+    pub(crate) quick: Option<Quick>,
+    pub(crate) general: GeneralPlan,
+}
+
+/// How to read it wherever it lies, and to the last bit of the data.
+#[derive(Debug)]
+pub(crate) enum GeneralPlan {
     /// Only integers: perf, barectf.
     Flat(Box<FlatPlan>),
     /// An integer that selects one of several structures of integers: LTTng's compact and large headers.
@@ -46,6 +63,27 @@ pub(crate) struct SelectedPlan {
     options: Vec<(u64, u64, Run)>,
 }
 
+/// A header that begins at a byte, every field of which one load reads.
+#[derive(Debug)]
+pub(crate) struct Quick {
+    align_mask: u64,
+    /// Without one, there is one option.
+    selector: Option<Load>,
+    selector_is_id: bool,
+    options: Vec<QuickRun>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct QuickRun {
+    first: u64,
+    last: u64,
+    id: Option<Load>,
+    time: Option<Load>,
+    time_bits: u8,
+    /// From the header's beginning to its end.
+    bits: u64,
+}
+
 /// What an event record header says.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Header {
@@ -57,11 +95,22 @@ pub(crate) struct Header {
 impl HeaderPlan {
     /// `None` and layouts that must be walked have no short cut.
     pub(crate) fn new(layout: Option<&Layout>) -> Self {
-        let Some(layout) = layout.filter(|layout| !layout.is_walked()) else { return Self::Walk };
+        let walk = Self { quick: None, general: GeneralPlan::Walk };
+        let Some(layout) = layout.filter(|layout| !layout.is_walked()) else { return walk };
         if let Some(run) = Run::of(layout, 0) {
-            return Self::Flat(Box::new(FlatPlan(run)));
+            let quick = Quick::new(run.align, None, false, &[(0, u64::MAX, run)]);
+            return Self { quick, general: GeneralPlan::Flat(Box::new(FlatPlan(run))) };
         }
-        SelectedPlan::of(layout).map_or(Self::Walk, |plan| Self::Selected(Box::new(plan)))
+        let Some(plan) = SelectedPlan::of(layout) else { return walk };
+        let quick = Quick::new(plan.align, Some(plan.selector), plan.selector_is_id, &plan.options);
+        Self { quick, general: GeneralPlan::Selected(Box::new(plan)) }
+    }
+
+    /// A power of two that divides every position at which a header ends.
+    pub(crate) fn end_align(&self) -> u64 {
+        let end_of = |run: &QuickRun| bits::lowest_bit(run.bits);
+        let Some(quick) = &self.quick else { return 1 };
+        quick.options.iter().map(end_of).fold(quick.align_mask + 1, u64::min)
     }
 }
 
@@ -109,6 +158,70 @@ impl Run {
     }
 }
 
+impl Quick {
+    fn new(
+        align: u64,
+        selector: Option<Slot>,
+        selector_is_id: bool,
+        options: &[(u64, u64, Run)],
+    ) -> Option<Self> {
+        let load = |slot: Slot, begin: u64| Load::new(begin + slot.offset, slot.bits, slot.order);
+        let mut quick = Self {
+            align_mask: align.checked_sub(1)?,
+            selector: None,
+            selector_is_id,
+            options: Vec::new(),
+        };
+        if let Some(slot) = selector {
+            quick.selector = Some(load(slot, 0)?);
+        }
+        for (first, last, run) in options.iter().copied() {
+            // Where a structure of larger alignment begins depends on where the header does.
+            let begin = selector.map_or(0, |slot| u64::from(slot.bits));
+            let begin = bits::align_up(begin, run.align).filter(|_| run.align <= align)?;
+            let slot = |slot: Option<Slot>| match slot {
+                Some(slot) => load(slot, begin).map(Some),
+                None => Some(None),
+            };
+            quick.options.push(QuickRun {
+                first,
+                last,
+                id: slot(run.id)?,
+                time: slot(run.time)?,
+                time_bits: run.time.map_or(0, |slot| slot.bits),
+                bits: begin.checked_add(run.bits)?,
+            });
+        }
+        Some(quick).filter(|quick| quick.options.len() <= MAX_QUICK_OPTIONS)
+    }
+
+    /// The header at `pos` and its end; `None` when it does not begin at a byte, selects nothing, or is too near the
+    /// end of the data, which the general way looks into.
+    #[inline(always)]
+    pub(crate) fn read(&self, context: &Context<'_>, pos: u64) -> Option<(Header, u64)> {
+        let begin = pos.checked_add(self.align_mask)? & !self.align_mask;
+        let bytes = context.data.get(usize::try_from(begin / 8).ok()?..)?;
+        let selector = match &self.selector {
+            Some(load) => load.read(bytes)?,
+            None => 0,
+        };
+        let holds = |run: &&QuickRun| (run.first..=run.last).contains(&selector);
+        let run = self.options.iter().find(holds)?;
+        let end = begin + run.bits;
+        if !begin.is_multiple_of(8) || end > context.limit {
+            return None;
+        }
+        let mut header = Header { id: self.selector_is_id.then_some(selector), time: None };
+        if let Some(load) = &run.id {
+            header.id = Some(load.read(bytes)?);
+        }
+        if let Some(load) = &run.time {
+            header.time = Some((load.read(bytes)?, run.time_bits));
+        }
+        Some((header, end))
+    }
+}
+
 impl FlatPlan {
     #[inline]
     pub(crate) fn read(&self, context: &Context<'_>, pos: u64) -> Result<(Header, u64), Fault> {
@@ -145,12 +258,9 @@ impl SelectedPlan {
             let range = (u64::try_from(*begin).ok()?, u64::try_from(*end).ok()?);
             options.push((range.0, range.1, Run::of(layout, node)?));
         }
-        Some(Self {
-            align: root.align,
-            selector: Slot { offset: 0, bits: int.bits, order: int.order },
-            selector_is_id: int.role == Some(Role::EventClassId),
-            options,
-        })
+        let selector = Slot { offset: 0, bits: int.bits, order: int.order };
+        let selector_is_id = int.role == Some(Role::EventClassId);
+        Some(Self { align: root.align, selector, selector_is_id, options })
     }
 
     /// The header and its end; `None` when the selector selects nothing, which a walk then reports.
@@ -167,7 +277,10 @@ impl SelectedPlan {
         else {
             return Ok(None);
         };
-        let chosen = self.options.iter().find(|(first, last, _)| (*first..=*last).contains(&value));
+        // The selector's ranges are sorted.
+        let upto = self.options.partition_point(|(first, _, _)| *first <= value);
+        let before = upto.checked_sub(1).and_then(|at| self.options.get(at));
+        let chosen = before.filter(|(_, last, _)| value <= *last);
         let Some((_, _, run)) = chosen else { return Ok(None) };
         let mut header = Header { id: self.selector_is_id.then_some(value), time: None };
         let end = run.read(context, after, &mut header)?;

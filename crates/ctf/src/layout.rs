@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::bits;
 use crate::class::{Base, ByteOrder};
+use crate::show::{self, Show};
 use crate::value::{Encoding, Mappings};
 
 /// The number of a slot that keeps a field's value for references to it.
@@ -224,6 +225,15 @@ pub(crate) struct Save {
     pub(crate) register: Register,
 }
 
+impl Save {
+    /// The value to keep, of a segment that begins at `pos`; `None` when it is not all there.
+    pub(crate) fn read(&self, data: &[u8], pos: u64) -> Option<u64> {
+        let raw = bits::read_uint(data, pos.checked_add(self.offset)?, self.bits, self.order)?;
+        let raw = if self.reversed { bits::reverse(raw, self.bits) } else { raw };
+        Some(if self.signed { bits::sign_extend(raw, self.bits).cast_unsigned() } else { raw })
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Then {
     End,
@@ -247,6 +257,10 @@ pub(crate) struct Layout {
     /// The root's alignment in bits.
     pub(crate) align: u64,
     pub(crate) segments: Vec<Segment>,
+    /// A power of two that divides the position of its end.
+    pub(crate) end_align: u64,
+    /// How to show all fields; empty when every one must be walked.
+    pub(crate) shows: Vec<Show>,
 }
 
 impl Layout {
@@ -255,12 +269,15 @@ impl Layout {
     pub(crate) fn compile(mut nodes: Vec<Node>, walk_all: bool) -> Self {
         let sizes = measure(&mut nodes);
         let align = nodes.first().map_or(1, |root| root.align);
-        let segments = if walk_all {
-            vec![Segment::new(0, Vec::new(), Then::Walk(0)), Segment::new(0, Vec::new(), Then::End)]
+        let (segments, end_align) = if walk_all {
+            let segment = |then| Segment { bits: 0, saves: Vec::new(), then };
+            (vec![segment(Then::Walk(0)), segment(Then::End)], 1)
         } else {
             Compiler::new(align).run(&mut nodes, &sizes)
         };
-        Self { nodes, align, segments }
+        let mut layout = Self { nodes, align, segments, end_align, shows: Vec::new() };
+        layout.shows = show::compile(&layout);
+        layout
     }
 
     /// Whether every field must be looked at.
@@ -321,12 +338,6 @@ impl Layout {
             (at, end) = (at + 1, node.next);
         }
         path
-    }
-}
-
-impl Segment {
-    const fn new(bits: u64, saves: Vec<Save>, then: Then) -> Self {
-        Self { bits, saves, then }
     }
 }
 
@@ -413,7 +424,7 @@ impl Compiler {
         Self { segments: Vec::new(), saves: Vec::new(), offset: 0, known: align }
     }
 
-    fn run(mut self, nodes: &mut [Node], sizes: &[Option<u64>]) -> Vec<Segment> {
+    fn run(mut self, nodes: &mut [Node], sizes: &[Option<u64>]) -> (Vec<Segment>, u64) {
         let mut at = 1;
         while let Some(node) = nodes.get_mut(at) {
             self.align(node.align);
@@ -424,8 +435,9 @@ impl Compiler {
                 sizes.get(at + 1).copied().flatten().filter(|stride| stride % node.align == 0);
             at = self.add(node, at, sizes.get(at).copied().flatten(), stride);
         }
+        let end_align = self.known.min(bits::lowest_bit(self.offset));
         self.close(Then::End, 1);
-        self.segments
+        (self.segments, end_align)
     }
 
     /// Adds one node; returns the node to go on with.
@@ -482,7 +494,8 @@ impl Compiler {
 
     /// Ends the open segment with `then`, after which the position is a multiple of `known`.
     fn close(&mut self, then: Then, known: u64) {
-        self.segments.push(Segment::new(self.offset, std::mem::take(&mut self.saves), then));
+        let saves = std::mem::take(&mut self.saves);
+        self.segments.push(Segment { bits: self.offset, saves, then });
         (self.offset, self.known) = (0, known);
     }
 }

@@ -7,6 +7,7 @@ use std::slice;
 use crate::bits;
 use crate::class::Base;
 use crate::layout::{Kind, Layout, Length, Node, Place};
+use crate::load::find_nul;
 use crate::walk::{self, Stack, Walk};
 
 /// Where in a packet a field is.
@@ -152,7 +153,7 @@ impl Encoding {
     pub(crate) fn before_nul(self, bytes: &[u8]) -> Option<&[u8]> {
         let unit = match self {
             Self::Utf8 => {
-                return bytes.iter().position(|byte| *byte == 0).and_then(|n| bytes.get(..n));
+                return find_nul(bytes).and_then(|n| bytes.get(..n));
             }
             Self::Utf16Be | Self::Utf16Le => 2,
             Self::Utf32Be | Self::Utf32Le => 4,

@@ -3,13 +3,13 @@
 //! The stack is explicit and reused: nesting in the metadata costs no call depth and an event record no allocation.
 
 use std::cell::Cell;
-use std::ffi::CStr;
 use std::fmt;
 
 use crate::bits;
 use crate::class::ByteOrder;
 use crate::error::DecodeErrorKind;
 use crate::layout::{Integer, Kind, Layout, Length, Meaning, Node, Register, UNSET};
+use crate::load;
 use crate::value::{
     BitsValue, Context, Encoding, EnumValue, Field, Shape, Value, Visitor, WideText,
 };
@@ -301,7 +301,7 @@ fn set(registers: &[Cell<u64>], register: Register, value: u64) {
 
 /// The value of an integer field whose sign is extended already.
 #[inline]
-fn integer_value(int: &Integer, raw: u64) -> Value<'_> {
+pub(crate) fn integer_value(int: &Integer, raw: u64) -> Value<'_> {
     match (int.meaning, &int.mappings) {
         (Meaning::Number, None) if int.signed => Value::Signed(raw.cast_signed()),
         (Meaning::Number, None) => Value::Unsigned(raw),
@@ -393,10 +393,7 @@ pub(crate) fn scalar<'a>(
             let bytes =
                 content(context, pos).and_then(|tail| tail.get(..usize::try_from(length).ok()?));
             let bytes = bytes.ok_or(too_long)?;
-            let Kind::TextArray(_, encoding) = node.kind else {
-                return Ok((Value::Blob(bytes), pos + bits));
-            };
-            Ok((text_value(encoding.before_nul(bytes).unwrap_or(bytes), encoding), pos + bits))
+            Ok((bytes_value(&node.kind, bytes).ok_or(too_long)?, pos + bits))
         }
         Kind::Text(encoding) if *encoding != Encoding::Utf8 => {
             let found = content(context, pos).and_then(|tail| encoding.before_nul(tail));
@@ -409,6 +406,17 @@ pub(crate) fn scalar<'a>(
             Ok((text_value(text, *encoding), pos + bytes * 8))
         }
         _ => text(context, pos, index).map(|(text, end)| (Value::Str(text), end)),
+    }
+}
+
+/// The value of a text array or BLOB that is these bytes.
+pub(crate) fn bytes_value<'a>(kind: &Kind, bytes: &'a [u8]) -> Option<Value<'a>> {
+    match kind {
+        Kind::TextArray(_, encoding) => {
+            Some(text_value(encoding.before_nul(bytes).unwrap_or(bytes), *encoding))
+        }
+        Kind::Blob(..) => Some(Value::Blob(bytes)),
+        _ => None,
     }
 }
 
@@ -458,15 +466,15 @@ pub(crate) fn text<'a>(
     pos: u64,
     node: u32,
 ) -> Result<(&'a [u8], u64), Fault> {
-    let found = content(context, pos).and_then(|tail| CStr::from_bytes_until_nul(tail).ok());
-    let text =
-        found.ok_or(Fault { pos, node, kind: DecodeErrorKind::UnterminatedString })?.to_bytes();
+    let found = content(context, pos).and_then(|tail| tail.get(..load::find_nul(tail)?));
+    let text = found.ok_or(Fault { pos, node, kind: DecodeErrorKind::UnterminatedString })?;
     let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
     Ok((text, pos + (bytes + 1) * 8))
 }
 
 /// The whole bytes of the content from the byte at `pos` on.
-fn content<'a>(context: &Context<'a>, pos: u64) -> Option<&'a [u8]> {
+#[inline]
+pub(crate) fn content<'a>(context: &Context<'a>, pos: u64) -> Option<&'a [u8]> {
     let begin = usize::try_from(pos / 8).ok()?;
     let end = usize::try_from(context.limit / 8).unwrap_or(usize::MAX).min(context.data.len());
     context.data.get(begin..end)

@@ -1,6 +1,7 @@
 //! From the document to the trace class: ids, roles, clocks, compiled layouts.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 use super::lexer::Problem;
 use super::parser::{Document, EventBlock, StreamBlock, shorten};
@@ -94,6 +95,7 @@ pub(crate) fn trace_class(document: Document) -> Result<(TraceClass, Found)> {
         events: classes,
         registers,
         warnings: Warnings::default(),
+        programs: OnceLock::new(),
     };
     Ok((trace, warnings))
 }

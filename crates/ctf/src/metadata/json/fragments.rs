@@ -1,6 +1,7 @@
 //! The fragments and what they declare: ids, clocks, scopes; in the end the trace class.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 use super::classes::{
     ClassId, Classes, closed, closed_exactly, expect_object, expect_text, required, unsigned, wrong,
@@ -361,6 +362,7 @@ impl Document {
             events,
             registers: first_local + self.shared.most_local,
             warnings: Warnings::default(),
+            programs: OnceLock::new(),
         })
     }
 }

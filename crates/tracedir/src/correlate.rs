@@ -1,14 +1,4 @@
-//! Which clocks can be compared.
-//!
-//! Times of two clocks can be put in one order when both count from the same origin. A clock's origin is known to be
-//! - the Unix epoch, when its class says so, when it is LTTng's clock `monotonic` (which is given with its offset
-//!   from the epoch, and does not say so), or when it is perf's clock and has an offset (perf gives it one when it was
-//!   told the wall clock's time, and does not say so either);
-//! - the point that its class names (CTF 2), when it names one;
-//! - that of all clocks with the same UUID (CTF 1.8), or the same namespace, name and unique id (CTF 2).
-//!
-//! Otherwise it can be compared with itself alone. Clocks of one logical trace are comparable: one tracer described
-//! them together. So is what can be compared with the same third clock.
+//! Which clocks can be compared: see [`ClockOrigin`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,6 +7,17 @@ use std::path::PathBuf;
 use ctf::{ClockClass, EnvValue, TraceClass, Uuid};
 
 /// Where a clock counts from.
+///
+/// Times of two clocks can be put in one order when both count from the same origin. It is known to be
+///
+/// - the Unix epoch, when the clock class says so, when it is LTTng's clock `monotonic` (which is given with its offset
+///   from the epoch, and does not say so), or when it is perf's clock and has an offset (perf gives it one when it was
+///   told the wall clock's time, and does not say so either);
+/// - the point that the clock class names (CTF 2), when it names one;
+/// - that of all clocks with the same UUID (CTF 1.8), or the same namespace, name and unique id (CTF 2).
+///
+/// Otherwise the clock can be compared with itself alone. Clocks of one logical trace are comparable: one tracer
+/// described them together. So is what can be compared with the same third clock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ClockOrigin {

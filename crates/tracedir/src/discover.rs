@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Action, Error};
@@ -109,7 +110,15 @@ impl Discovery {
             if folder.depth > MAX_DEPTH {
                 return Err(Error::TooDeep { path: folder.shown, limit: MAX_DEPTH });
             }
-            let listed = list(&folder.shown)?;
+            let listed = match list(&folder.shown) {
+                // A rotation may move a folder while the ones around it are listed.
+                Err(Error::Io { source, .. })
+                    if folder.depth > 0 && source.kind() == io::ErrorKind::NotFound =>
+                {
+                    continue;
+                }
+                listed => listed?,
+            };
             pending.extend(listed.folders.iter().map(|name| Pending {
                 shown: folder.shown.join(name),
                 real: folder.real.join(name),
@@ -167,8 +176,12 @@ fn list(folder: &Path) -> Result<Listing, Error> {
             }
         } else if kind.is_file() {
             let path = folder.join(&name);
-            let attributes =
-                entry.metadata().map_err(|source| Error::io(Action::Open, &path, source))?;
+            let attributes = match entry.metadata() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                attributes => {
+                    attributes.map_err(|source| Error::io(Action::Open, &path, source))?
+                }
+            };
             if name == OsStr::new(METADATA) {
                 listing.metadata_len = Some(attributes.len());
             } else {

@@ -1,22 +1,9 @@
-//! What belongs together: trace folders to logical traces, stream files to streams.
+//! What belongs together: trace folders to logical traces ([`Recording`](crate::Recording) says by which rule), stream
+//! files to streams ([`StreamKey`]).
 //!
-//! # Traces
-//!
-//! Folders are one trace when their metadata name the same host and the same trace: by the trace class's namespace, name
-//! and unique id (CTF 2), or by UUID. Without either, they are one trace when they lie at the same place of
-//! different chunks of one session (`…/archives/<chunk>/<place>`) and name the same host, process and process id.
-//!
-//! # Streams
-//!
-//! Files of one trace are one stream when their packets have the same data stream class and instance id. Where the
-//! trace has no name of its own, or packets no instance id, files of one class are still one stream when
-//!
-//! - they lie at the same place of different chunks, and begin in the order of the chunks: a session writes one chunk
-//!   after the other; or
-//! - an LTTng tracer wrote them for the same CPU, they are called alike but for a last number (`channel_0_0`,
-//!   `channel_0_1`: its tracefile rotation), and each ends before the next begins.
-//!
-//! Otherwise each file is a stream of its own: it could be another one.
+//! What lies at the same place of different chunks of one session (`…/archives/<chunk>/<place>`) can only be one after
+//! the other, because a session writes one chunk after the other. Everything else that is not named could be another
+//! stream: two files of a folder without instance ids are two streams.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,7 +26,7 @@ pub(crate) struct Joins {
 
 /// What makes trace folders one logical trace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct TraceKey {
+pub(crate) struct TraceKey {
     /// Those with a UUID come first, those with neither that nor an identity last.
     name: TraceName,
     host: Option<String>,
@@ -78,12 +65,7 @@ impl Joins {
         for file in folder.stream_files.into_iter().filter(|file| file.len > 0) {
             match PacketFile::open(file, class) {
                 Ok(file) => {
-                    let mut stream = file.key();
-                    // What names the trace is in its own key; metadata of one trace may differ in their UUID.
-                    stream.trace = None;
-                    if key.name == TraceName::None || stream.instance_id.is_none() {
-                        stream.file = Some(place(&file.file.path).1);
-                    }
+                    let stream = grouping(&file, key.is_named());
                     self.streams.entry((stream, key.clone())).or_default().push(file);
                 }
                 Err((file, cause)) => findings.push(Finding::Rest {
@@ -115,13 +97,14 @@ impl Joins {
             for files in chunks_joined(&key, files) {
                 match Rotated::of(&key, &files, trace) {
                     Some(rotation) => rotated.entry(rotation).or_default().extend(files),
-                    None => streams.push((stream(files), trace)),
+                    None => streams.push((stream_of(files), trace)),
                 }
             }
         }
         for (rotation, files) in rotated {
             let trace = rotation.trace;
-            streams.extend(rotation.joined(files).into_iter().map(|files| (stream(files), trace)));
+            streams
+                .extend(rotation.joined(files).into_iter().map(|files| (stream_of(files), trace)));
         }
         streams.sort_by(|(a, _), (b, _)| a.key().cmp(b.key()));
         let (streams, trace_of) = streams.into_iter().unzip();
@@ -130,7 +113,12 @@ impl Joins {
 }
 
 impl TraceKey {
-    fn of(folder: &Path, class: &TraceClass) -> Self {
+    /// Whether the trace's metadata name it, so that its folders may lie anywhere.
+    pub(crate) fn is_named(&self) -> bool {
+        self.name != TraceName::None
+    }
+
+    pub(crate) fn of(folder: &Path, class: &TraceClass) -> Self {
         let text = |name| class.env(name).and_then(EnvValue::as_str).map(str::to_owned);
         let name = match (class.identity(), class.uuid()) {
             (identity, _) if identity.uid.is_some() => TraceName::Identity(identity.clone()),
@@ -162,8 +150,19 @@ pub(crate) fn place(path: &Path) -> (Option<ChunkName>, PathBuf) {
     (Some(chunk), session.iter().chain(within.iter().skip(1)).collect())
 }
 
+/// What tells the stream of a file from others of its trace, as far as it is known; the file stands for all at the same
+/// place of other chunks.
+pub(crate) fn grouping(file: &PacketFile, trace_is_named: bool) -> StreamKey {
+    // What names the trace is in its own key; metadata of one trace may differ in their UUID.
+    let mut key = StreamKey { trace: None, ..file.key() };
+    if !trace_is_named || key.instance_id.is_none() {
+        key.file = Some(place(&file.file.path).1);
+    }
+    key
+}
+
 /// The stream that these files are.
-fn stream(files: Vec<PacketFile>) -> Stream {
+pub(crate) fn stream_of(files: Vec<PacketFile>) -> Stream {
     let key = files.first().map(PacketFile::key).unwrap_or_default();
     let mut stream = Stream::new(key, files);
     if stream.key.trace.is_none() || stream.key.instance_id.is_none() {

@@ -1,5 +1,7 @@
 //! One stream in the merge: packet after packet, event record after event record.
 
+use std::io;
+
 use bytes::Bytes;
 use ctf::packet::{EventReader, Outcome};
 use ctf::{DecodeError, DecodeErrorKind, StreamClass};
@@ -62,8 +64,7 @@ pub(crate) struct Before {
 
 /// Begins at a file's first packet without reading it: its header is known from opening the recording.
 #[derive(Debug)]
-pub(crate) struct Lane<'r> {
-    stream: &'r Stream,
+pub(crate) struct Lane {
     range: TimeRange,
     /// Position of the file that is being read.
     file: usize,
@@ -87,14 +88,17 @@ pub(crate) struct Lane<'r> {
     loss: Option<Lost>,
     before: Option<Before>,
     packets: u64,
+    /// Whether a file that is not there is waited for: a rotation may have moved it.
+    patient: bool,
+    /// Since what time something is waited for.
+    stalled: Option<i64>,
     /// Time of the last turn, for event records without a clock.
     at: i64,
 }
 
-impl<'r> Lane<'r> {
-    pub(crate) fn new(stream: &'r Stream, window: Window, packet_ends: PacketEnds) -> Self {
+impl Lane {
+    pub(crate) fn new(window: Window, packet_ends: PacketEnds) -> Self {
         Self {
-            stream,
             packet_ends,
             packet_end: None,
             range: TimeRange::ALL,
@@ -110,6 +114,8 @@ impl<'r> Lane<'r> {
             loss: None,
             before: None,
             packets: 0,
+            patient: false,
+            stalled: None,
             at: i64::MIN,
         }
     }
@@ -131,23 +137,43 @@ impl<'r> Lane<'r> {
         self.packets.saturating_sub(1)
     }
 
+    /// Position in the stream of the file that is being read.
+    pub(crate) const fn file(&self) -> usize {
+        self.file
+    }
+
+    /// Whether to come to an end, until asked again, where a file is not there; otherwise that is a finding.
+    pub(crate) const fn set_patient(&mut self, patient: bool) {
+        self.patient = patient;
+    }
+
+    /// The time from which on a file is missing that is waited for.
+    pub(crate) const fn stalled(&self) -> Option<i64> {
+        self.stalled
+    }
+
     /// Stands before the first packet that may matter for `range`; gives the time of the first turn.
-    pub(crate) fn begin(&mut self, range: TimeRange, findings: &mut Findings) -> Option<i64> {
+    pub(crate) fn begin(
+        &mut self,
+        stream: &Stream,
+        range: TimeRange,
+        findings: &mut Findings,
+    ) -> Option<i64> {
         self.range = range;
         if range.begin > Timestamp::MIN {
-            self.skip_to(range.begin);
+            self.skip_to(stream, range.begin);
         }
-        self.next_packet(findings)
+        self.next_packet(stream, findings)
     }
 
     /// Consumes what is pending; gives the time of the next turn, `None` at the stream's end.
     #[inline]
-    pub(crate) fn advance(&mut self, findings: &mut Findings) -> Option<i64> {
+    pub(crate) fn advance(&mut self, stream: &Stream, findings: &mut Findings) -> Option<i64> {
         if self.pending != Pending::Event {
             match self.pending {
                 Pending::Loss => return Some(self.after_loss()),
-                Pending::PacketEnd => return self.next_packet(findings),
-                Pending::Packet => match self.open_announced(findings) {
+                Pending::PacketEnd => return self.next_packet(stream, findings),
+                Pending::Packet => match self.open_announced(stream, findings) {
                     Ok(()) => {}
                     Err(next) => return next,
                 },
@@ -162,10 +188,10 @@ impl<'r> Lane<'r> {
         let reader = self.reader.as_mut()?;
         match reader.advance() {
             Ok(true) => Some(self.event_time()),
-            Ok(false) => self.leave_packet(findings),
+            Ok(false) => self.leave_packet(stream, findings),
             Err(error) => {
-                self.report(error, findings);
-                self.leave_packet(findings)
+                self.report(stream, error, findings);
+                self.leave_packet(stream, findings)
             }
         }
     }
@@ -180,20 +206,20 @@ impl<'r> Lane<'r> {
         self.at
     }
 
-    fn leave_packet(&mut self, findings: &mut Findings) -> Option<i64> {
+    fn leave_packet(&mut self, stream: &Stream, findings: &mut Findings) -> Option<i64> {
         match self.packet_end.filter(|_| self.packet_ends == PacketEnds::Awaited) {
             Some(end) => {
                 self.pending = Pending::PacketEnd;
                 self.at = self.at.max(end.nanos());
                 Some(self.at)
             }
-            None => self.next_packet(findings),
+            None => self.next_packet(stream, findings),
         }
     }
 
     #[cold]
-    fn report(&self, error: DecodeError, findings: &mut Findings) {
-        if let Some(file) = self.stream.files.get(self.file) {
+    fn report(&self, stream: &Stream, error: DecodeError, findings: &mut Findings) {
+        if let Some(file) = stream.files.get(self.file) {
             findings.push(Finding::Packet {
                 path: file.file.path.clone(),
                 offset_bytes: self.packet_offset,
@@ -202,12 +228,16 @@ impl<'r> Lane<'r> {
         }
     }
 
-    /// Announces the next packet that can be read; losses before it have their turns first.
-    fn next_packet(&mut self, findings: &mut Findings) -> Option<i64> {
-        let stream = self.stream;
+    /// Announces the next packet that can be read; losses before it have their turns first. At the end, asking again
+    /// goes on with what was added to the stream.
+    pub(crate) fn next_packet(&mut self, stream: &Stream, findings: &mut Findings) -> Option<i64> {
+        self.stalled = None;
         loop {
             let Some(file) = stream.files.get(self.file) else { return self.finish() };
             if self.offset >= file.file.len {
+                if self.file + 1 == stream.files.len() {
+                    return self.finish();
+                }
                 self.turn_to(self.file + 1, 0);
                 continue;
             }
@@ -216,8 +246,9 @@ impl<'r> Lane<'r> {
                 return self.announce(file, file.first, Pending::Packet);
             }
             match self.open(file) {
-                Ok(head) if file.early => return self.announce_early(file, head, findings),
+                Ok(head) if file.early => return self.announce_early(stream, file, head, findings),
                 Ok(head) => return self.announce(file, head, Pending::Opened),
+                Err(cause) if self.waits_for(&cause) => return self.stall(),
                 Err(cause) => self.give_up(file, cause, findings),
             }
         }
@@ -227,22 +258,36 @@ impl<'r> Lane<'r> {
     fn finish(&mut self) -> Option<i64> {
         self.reader = None;
         self.window.close();
-        self.file = usize::MAX;
         None
     }
 
+    fn stall(&mut self) -> Option<i64> {
+        self.stalled = Some(self.at);
+        self.finish()
+    }
+
+    fn waits_for(&self, cause: &Cause) -> bool {
+        let absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        self.patient && matches!(cause, Cause::Io(error) if absent(error))
+    }
+
     /// Reads the packet that was announced by its header. Otherwise gives what comes next.
-    fn open_announced(&mut self, findings: &mut Findings) -> Result<(), Option<i64>> {
-        let Some(file) = self.stream.files.get(self.file) else { return Err(None) };
+    fn open_announced(
+        &mut self,
+        stream: &Stream,
+        findings: &mut Findings,
+    ) -> Result<(), Option<i64>> {
+        let Some(file) = stream.files.get(self.file) else { return Err(None) };
         self.offset = self.packet_offset;
         match self.open(file) {
             Ok(head) => {
                 self.offset = head.next_offset().unwrap_or(file.file.len);
                 Ok(())
             }
+            Err(cause) if self.waits_for(&cause) => Err(self.stall()),
             Err(cause) => {
                 self.give_up(file, cause, findings);
-                Err(self.next_packet(findings))
+                Err(self.next_packet(stream, findings))
             }
         }
     }
@@ -288,8 +333,10 @@ impl<'r> Lane<'r> {
         let mut least = self.usual;
         loop {
             let least_here = usize::try_from(available).unwrap_or(usize::MAX).min(least);
-            let bytes =
-                self.window.get(&file.file.path, self.offset, least_here).map_err(Cause::Io)?;
+            let bytes = self
+                .window
+                .get(&file.file.path, self.offset, least_here, available)
+                .map_err(Cause::Io)?;
             let len = bytes.len();
             let reader = match self.read(file, bytes)? {
                 Outcome::Ready(reader) => reader,
@@ -356,6 +403,7 @@ impl<'r> Lane<'r> {
     /// As [`Self::announce`] for a packet that is there, when its first event record may lie before its begin.
     fn announce_early(
         &mut self,
+        stream: &Stream,
         file: &PacketFile,
         head: Head,
         findings: &mut Findings,
@@ -366,7 +414,7 @@ impl<'r> Lane<'r> {
         let entry = match advanced {
             Some(Ok(true)) => Pending::First,
             Some(Err(error)) => {
-                self.report(error, findings);
+                self.report(stream, error, findings);
                 Pending::Opened
             }
             _ => Pending::Opened,
@@ -401,8 +449,8 @@ impl<'r> Lane<'r> {
     }
 
     /// Stands before the last packet that must be read to miss nothing from `begin` on.
-    fn skip_to(&mut self, begin: Timestamp) {
-        if let Some(place) = skip::find(&self.stream.files, begin) {
+    fn skip_to(&mut self, stream: &Stream, begin: Timestamp) {
+        if let Some(place) = skip::find(&stream.files, begin) {
             (self.file, self.offset) = (place.file, place.head.offset);
         }
     }

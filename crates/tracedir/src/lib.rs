@@ -10,6 +10,9 @@
 //! - **chunk** ([`Chunk`]): what a recording session wrote between two rotations;
 //! - **loss** ([`Loss`]): counted by the tracer and not recorded; **finding** ([`Finding`]): recorded and not readable.
 //!
+//! What belongs together, and when files that only look so are kept apart, is written in [`Recording`] and
+//! [`StreamKey`]; which clocks can be compared, in [`ClockOrigin`]. [`Follow`] reads a recording while it is written.
+//!
 //! Only regular files below the given paths are read, never through a symbolic link. Memory: one packet or 64 KiB of
 //! each stream, the list of files, and [`ClassCache`].
 //!
@@ -35,6 +38,7 @@ mod correlate;
 mod discover;
 mod error;
 mod finding;
+mod follow;
 mod heads;
 mod join;
 mod lane;
@@ -56,6 +60,7 @@ pub use correlate::{ClockGroup, ClockOfTrace, ClockOrigin, Uncorrelated};
 pub use discover::{MAX_DEPTH, MAX_STREAM_FILES, StreamFile, TraceFolder, discover};
 pub use error::{Action, Error};
 pub use finding::{Cause, Finding, Findings};
+pub use follow::{Follow, FollowOptions};
 pub use lane::{MAX_PACKET_BYTES, PacketEnds};
 pub use merge::{Event, Item, Loss, LossKind, Merged};
 pub use options::{Correlate, ReadOptions};

@@ -38,7 +38,7 @@ use crate::turns::{Turn, Turns};
 use crate::window::{Handles, READ_AHEAD, READ_AHEAD_OF_MANY, Window};
 
 /// Up to so many streams, each keeps its file open while it is read.
-const MAX_OPEN_FILES: usize = 512;
+pub(crate) const MAX_OPEN_FILES: usize = 512;
 
 /// From so many streams on, less is read of each at once.
 const MANY_STREAMS: usize = 128;
@@ -111,7 +111,7 @@ pub enum LossKind {
 #[derive(Debug)]
 pub struct Merged<'r> {
     streams: &'r [Stream],
-    lanes: Vec<Lane<'r>>,
+    lanes: Vec<Lane>,
     range: TimeRange,
     /// Lanes that wait, by what comes next in them.
     waiting: Turns,
@@ -135,8 +135,8 @@ impl<'r> Merged<'r> {
             findings: Findings::default(),
         };
         for (index, stream) in streams.iter().enumerate() {
-            let mut lane = Lane::new(stream, Window::new(handles, read_ahead), packet_ends);
-            if let Some(at) = lane.begin(range, &mut merged.findings) {
+            let mut lane = Lane::new(Window::new(handles, read_ahead), packet_ends);
+            if let Some(at) = lane.begin(stream, range, &mut merged.findings) {
                 merged.waiting.push(Turn::new(at, index));
             }
             merged.lanes.push(lane);
@@ -148,22 +148,7 @@ impl<'r> Merged<'r> {
     /// other packets follow.
     pub fn next_item(&mut self) -> Option<Item<'_>> {
         let turn = self.find()?;
-        let index = turn.lane();
-        let stream = self.streams.get(index)?;
-        let lane = self.lanes.get(index)?;
-        if let Some(loss) = lane.loss() {
-            let Lost { kind, count, begin, end } = loss;
-            return Some(Item::Loss(Loss { stream, stream_index: index, kind, count, begin, end }));
-        }
-        let reader = lane.reader()?;
-        Some(Item::Event(Event {
-            timestamp: Timestamp::from_nanos(turn.at()),
-            stream,
-            stream_index: index,
-            packet_index: lane.packet_index(),
-            record: reader.event()?,
-            reader,
-        }))
+        item(turn, self.streams.get(turn.lane())?, self.lanes.get(turn.lane())?)
     }
 
     /// Moves on until there is something inside the range.
@@ -186,7 +171,8 @@ impl<'r> Merged<'r> {
             None => self.waiting.pop(),
             Some(done) => {
                 let lane = self.lanes.get_mut(done.lane())?;
-                match lane.advance(&mut self.findings) {
+                let stream = self.streams.get(done.lane())?;
+                match lane.advance(stream, &mut self.findings) {
                     None => self.waiting.pop(),
                     Some(at) => {
                         if at < done.at() && lane.pending() == Pending::Event {
@@ -211,4 +197,22 @@ impl<'r> Merged<'r> {
     pub const fn findings(&self) -> &Findings {
         &self.findings
     }
+}
+
+/// What a lane whose turn it is shows.
+#[inline]
+pub(crate) fn item<'a>(turn: Turn, stream: &'a Stream, lane: &'a Lane) -> Option<Item<'a>> {
+    let stream_index = turn.lane();
+    if let Some(Lost { kind, count, begin, end }) = lane.loss() {
+        return Some(Item::Loss(Loss { stream, stream_index, kind, count, begin, end }));
+    }
+    let reader = lane.reader()?;
+    Some(Item::Event(Event {
+        timestamp: Timestamp::from_nanos(turn.at()),
+        stream,
+        stream_index,
+        packet_index: lane.packet_index(),
+        record: reader.event()?,
+        reader,
+    }))
 }

@@ -66,6 +66,10 @@ impl LogicalTrace {
 }
 
 /// Traces that are read together.
+///
+/// Folders are one trace when their metadata name the same host and the same trace: by the trace class's namespace, name
+/// and unique id (CTF 2), or by UUID. Without either, they are one trace when they lie at the same place of different
+/// chunks of one session and name the same host, process and process id.
 #[derive(Debug)]
 pub struct Recording {
     traces: Vec<LogicalTrace>,
@@ -162,13 +166,7 @@ impl Recording {
     }
 
     fn first_clock(&self, group: &ClockGroup) -> Option<ClockOfTrace> {
-        let stream = self.streams.get(*group.streams.first()?)?;
-        let file = stream.files.first()?;
-        Some(ClockOfTrace {
-            folder: file.file.path.parent()?.to_owned(),
-            clock: file.clock().map(|clock| clock.name.clone()),
-            origin: group.origins.first()?.clone(),
-        })
+        clock_of_trace(self.streams.get(*group.streams.first()?)?, group)
     }
 
     /// The trace of a stream, by the stream's position in [`Self::streams`].
@@ -220,4 +218,14 @@ impl Recording {
     pub fn covers(&self) -> Vec<StreamCover> {
         self.streams.iter().filter_map(Stream::cover).collect()
     }
+}
+
+/// The clock of a group's first stream.
+pub(crate) fn clock_of_trace(stream: &Stream, group: &ClockGroup) -> Option<ClockOfTrace> {
+    let file = stream.files.first()?;
+    Some(ClockOfTrace {
+        folder: file.file.path.parent()?.to_owned(),
+        clock: file.clock().map(|clock| clock.name.clone()),
+        origin: group.origins.first()?.clone(),
+    })
 }

@@ -15,6 +15,15 @@ use crate::join;
 
 /// What a stream is, whichever files hold it.
 ///
+/// Files of one trace are one stream when their packets have the same data stream class and instance id. Where the trace
+/// has no name of its own, or packets no instance id, files of one class are still one stream when
+///
+/// - they lie at the same place of different chunks of a session, and begin in the order of the chunks; or
+/// - an LTTng tracer wrote them for the same CPU, they are called alike but for a last number (its tracefile rotation),
+///   and each ends before the next begins.
+///
+/// Otherwise each file is a stream of its own.
+///
 /// The order of keys is the order of event records of equal times. Babeltrace orders them by trace name, which it makes
 /// of host and folder; host and process give the same order and do not depend on where the folder lies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -76,6 +76,10 @@ impl Turns {
         }
     }
 
+    pub(crate) fn first(&self) -> Option<Turn> {
+        self.heap.first().copied()
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Turn> {
         let last = self.heap.pop()?;
         match self.heap.first().copied() {

@@ -44,15 +44,20 @@ impl Window {
     }
 
     /// The bytes of `path` from `offset`, at least `least` of them and more when they are there anyway; fewer only
-    /// at the file's end.
-    ///
-    /// Takes memory for `least` bytes: the caller has compared it with the file's length.
-    pub(crate) fn get(&mut self, path: &Path, offset: u64, least: usize) -> io::Result<Bytes> {
+    /// at the file's end. None after the first `available`: the file may be growing, and those not be whole.
+    pub(crate) fn get(
+        &mut self,
+        path: &Path,
+        offset: u64,
+        least: usize,
+        available: u64,
+    ) -> io::Result<Bytes> {
         let held = self.from(offset);
         if held.len() >= least && !held.is_empty() {
             return Ok(held);
         }
-        self.fill(path, offset, held, least.max(self.read_ahead))?;
+        let available = usize::try_from(available).unwrap_or(usize::MAX);
+        self.fill(path, offset, held, least.max(self.read_ahead).min(available))?;
         Ok(self.buffer.clone())
     }
 
@@ -108,7 +113,7 @@ mod tests {
             let mut window = Window::new(handles, READ_AHEAD);
             for (offset, least) in [(0, 10), (5, 70_000), (130_000, 64), (60_000, 1), (199_990, 99)]
             {
-                let bytes = window.get(file.path(), offset, least).unwrap();
+                let bytes = window.get(file.path(), offset, least, u64::MAX).unwrap();
                 let at = usize::try_from(offset).unwrap();
                 assert!(bytes.len() >= least.min(content.len() - at), "{least} bytes at {offset}");
                 assert_eq!(bytes.as_ref(), &content[at..at + bytes.len()]);
@@ -123,10 +128,20 @@ mod tests {
         file.write_all(&[1; 100]).unwrap();
         file.write_all(&vec![2; READ_AHEAD]).unwrap();
         let mut window = Window::new(Handles::Keep, READ_AHEAD);
-        let first = window.get(file.path(), 0, 100).unwrap();
-        let second = window.get(file.path(), 100, READ_AHEAD).unwrap();
+        let first = window.get(file.path(), 0, 100, u64::MAX).unwrap();
+        let second = window.get(file.path(), 100, READ_AHEAD, u64::MAX).unwrap();
         assert_eq!(first.as_ref()[..100], [1; 100]);
         assert_eq!(second.as_ref(), vec![2; READ_AHEAD]);
+    }
+
+    #[test]
+    fn what_is_not_available_yet_is_not_kept() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&[1; 100]).unwrap();
+        let mut window = Window::new(Handles::Keep, READ_AHEAD);
+        assert_eq!(window.get(file.path(), 0, 64, 80).unwrap().len(), 80);
+        std::os::unix::fs::FileExt::write_all_at(file.as_file(), &[2; 20], 80).unwrap();
+        assert_eq!(window.get(file.path(), 80, 1, 20).unwrap().as_ref(), [2; 20]);
     }
 
     #[test]
@@ -134,9 +149,9 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[7; 100]).unwrap();
         let mut window = Window::new(Handles::Keep, READ_AHEAD);
-        assert_eq!(window.get(file.path(), 90, 64).unwrap().as_ref(), [7; 10]);
+        assert_eq!(window.get(file.path(), 90, 64, u64::MAX).unwrap().as_ref(), [7; 10]);
         file.as_file().set_len(20).unwrap();
-        assert_eq!(window.get(file.path(), 0, 64).unwrap().as_ref(), [7; 20]);
-        assert_eq!(window.get(file.path(), 50, 64).unwrap().len(), 0);
+        assert_eq!(window.get(file.path(), 0, 64, u64::MAX).unwrap().as_ref(), [7; 20]);
+        assert_eq!(window.get(file.path(), 50, 64, u64::MAX).unwrap().len(), 0);
     }
 }

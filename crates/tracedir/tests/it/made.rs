@@ -42,6 +42,8 @@ pub(crate) struct Packet {
     pub(crate) discarded: u64,
     pub(crate) sequence: u64,
     pub(crate) padding: usize,
+    /// Id of its event records.
+    pub(crate) event: u8,
 }
 
 /// The packet of stream 0 with these event records, from the first to the last.
@@ -54,6 +56,7 @@ pub(crate) fn packet(sequence: u64, times: &[u64]) -> Packet {
         discarded: 0,
         sequence,
         padding: 0,
+        event: 0,
     }
 }
 
@@ -92,7 +95,7 @@ impl Trace {
             stream {{ id = 0;
               packet.context := struct {{ {begin_end} u64 content_size; u64 packet_size;
                 integer {{ size = {bits}; align = 8; }} events_discarded; {sequence} u32 cpu_id; }};
-              event.header := struct {{ {header} }}; }};
+              event.header := struct {{ u8 id; {header} }}; }};
             event {{ name = tick; id = 0; stream_id = 0; fields := struct {{ u64 at; }}; }};",
             env = self.env,
         )
@@ -117,6 +120,7 @@ impl Trace {
         }
         tail.extend(u32::try_from(packet.stream).unwrap().to_le_bytes());
         for time in &packet.times {
+            tail.push(packet.event);
             if self.clock.is_some() {
                 tail.extend(time.to_le_bytes());
             }

@@ -11,6 +11,7 @@ mod clocks;
 mod damage;
 mod discovery;
 mod expected;
+mod following;
 mod joining;
 mod made;
 mod reading;

@@ -1,6 +1,7 @@
 //! Development automation: `cargo xtask`.
 
 mod bench;
+mod fuzz;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -19,6 +20,8 @@ enum Task {
     /// Measure one part against a peer in the same run; prints ratios
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Run the fuzz targets, each for a while, on a corpus that begins with the conformance cases
+    Fuzz(fuzz::Fuzz),
     /// Run a command and print its CPU time, wall time and peak memory
     #[command(hide = true)]
     Measured {
@@ -31,6 +34,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Bench(bench) => bench::run(&bench),
+        Task::Fuzz(fuzz) => fuzz::run(&fuzz),
         Task::Measured { command } => bench::measured(&command),
     };
     match result {

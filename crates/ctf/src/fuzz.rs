@@ -1,10 +1,21 @@
-//! One entry per decoder for arbitrary bytes: they end, without a panic, whatever the bytes are.
+//! One entry per decoder for arbitrary bytes: they end, without a panic, whatever the bytes are, and hold no more memory
+//! than the bytes account for.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::class::TraceClass;
+use crate::format::json::JsonWriter;
+use crate::format::text::{TextOptions, TextWriter};
 use crate::packet::{EventReader, Outcome, Packets};
 use crate::value::Scope;
+
+/// Reading `n` bytes of metadata holds at most this and [`METADATA_FACTOR`] times `n` bytes of memory.
+///
+/// The constant part is that of the fields which short metadata can make of aliases.
+pub const METADATA_BASE_BYTES: usize = 16 << 20;
+
+/// See [`METADATA_BASE_BYTES`]: eight fields for each byte, and what one field takes while it is compiled.
+pub const METADATA_FACTOR: usize = 8 * 512;
 
 /// Has every kind of field class, both byte orders and both ways to read an event header.
 const METADATA: &str = r#"/* CTF 1.8 */
@@ -22,11 +33,14 @@ stream {
 };
 stream { id = 1; event.header := struct { u8 id; integer { size = 16; map = clock.c.value; } timestamp; }; };
 event { id = 0; stream_id = 0; name = "scalars"; fields := struct { be32 _a; integer { size = 3; signed = true; } _b;
-    floating_point { exp_dig = 11; mant_dig = 53; } _c; string _d; integer { size = 8; encoding = UTF8; } _e[5]; }; };
+    floating_point { exp_dig = 11; mant_dig = 53; } _c; string _d; integer { size = 8; encoding = UTF8; } _e[5];
+    floating_point { exp_dig = 5; mant_dig = 11; } _f; }; };
 event { id = 1; stream_id = 0; name = "compounds"; fields := struct {
     u8 _n; struct { enum : u8 { a, b = 7 ... 9 } _t; variant <_t> { be32 a; string b; } _v; u8 _l; u8 _x[_l]; } _s[_n];
     u64 _m; struct {} _nothing[_m]; integer { size = 8; encoding = UTF8; } _text[_m]; }; };
 event { id = 2; stream_id = 1; name = "odd"; fields := struct { integer { size = 7; byte_order = be; } _a; u8 _b[3]; }; };
+event { id = 3; stream_id = 1; name = "options"; fields := struct { enum : u8 { x, y } t;
+    variant <t> { struct { u8 n; u8 a[v.n]; } x; struct { string s; u8 n; } y; } v; u8 b[v.n]; u8 c[event.fields.v.x.n]; }; };
 "#;
 
 /// Reads arbitrary bytes as metadata.
@@ -43,14 +57,58 @@ pub fn fuzz_packets(bytes: &[u8]) {
     static TRACE: OnceLock<Arc<TraceClass>> = OnceLock::new();
     let parse =
         || Arc::new(TraceClass::parse(METADATA.as_bytes()).expect("the fixed metadata is right"));
-    let trace = TRACE.get_or_init(parse);
-    for packet in Packets::new(trace, bytes).map_while(Result::ok) {
-        let Ok(Outcome::Ready(mut events)) = EventReader::open(Arc::clone(trace), packet.bytes)
+    read_all(TRACE.get_or_init(parse), bytes);
+}
+
+/// Reads what stands before the first NUL as metadata and what follows it as a data stream of that.
+pub fn fuzz_trace(bytes: &[u8]) {
+    if let Some((trace, stream)) = split(bytes) {
+        read_all(&trace, stream);
+    }
+}
+
+/// As [`fuzz_trace`], and writes every event record as text and as JSON.
+pub fn fuzz_format(bytes: &[u8]) {
+    let Some((trace, stream)) = split(bytes) else { return };
+    let mut text = TextWriter::new(TextOptions::default(), Box::new(|_| 0));
+    let mut json = JsonWriter::new();
+    let mut out = Vec::new();
+    for packet in Packets::new(&trace, stream).map_while(Result::ok) {
+        let Ok(Outcome::Ready(mut events)) = EventReader::open(Arc::clone(&trace), packet.bytes)
         else {
             return;
         };
         while let Ok(Some(event)) = events.next_event() {
-            for scope in [Scope::EventHeader, Scope::Payload] {
+            out.clear();
+            text.write(&event, b"", &mut out);
+            json.write(&event, b"", &mut out);
+            std::hint::black_box(&out);
+        }
+    }
+}
+
+fn split(bytes: &[u8]) -> Option<(Arc<TraceClass>, &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    let (metadata, stream) = bytes.split_at_checked(end)?;
+    Some((Arc::new(TraceClass::parse(metadata).ok()?), stream.get(1..)?))
+}
+
+fn read_all(trace: &Arc<TraceClass>, stream: &[u8]) {
+    for packet in Packets::new(trace, stream).map_while(Result::ok) {
+        let Ok(Outcome::Ready(mut events)) = EventReader::open(Arc::clone(trace), packet.bytes)
+        else {
+            return;
+        };
+        events.visit_packet(Scope::PacketHeader, &mut ());
+        events.visit_packet(Scope::PacketContext, &mut ());
+        while let Ok(Some(event)) = events.next_event() {
+            assert!(event.end_bits() > event.begin_bits(), "an event record without bits");
+            for scope in [
+                Scope::EventHeader,
+                Scope::EventCommonContext,
+                Scope::EventSpecificContext,
+                Scope::Payload,
+            ] {
                 event.visit(scope, &mut ());
             }
             for name in event.class().field_names() {
@@ -73,7 +131,16 @@ mod tests {
             TraceClass::parse(METADATA.as_bytes())
                 .map(|trace| trace.event_record_classes().len())
                 .ok(),
-            Some(3)
+            Some(4)
         );
+    }
+
+    #[test]
+    fn metadata_and_stream_are_told_apart_by_the_first_nul() {
+        let bytes = [METADATA.as_bytes(), &[0, 1, 2, 9, 0, 0x55, 1, 2, 3]].concat();
+        let (trace, stream) = split(&bytes).expect("a NUL");
+        assert_eq!((trace.stream_classes().len(), stream.len()), (2, 8));
+        fuzz_trace(&bytes);
+        fuzz_format(&bytes);
     }
 }

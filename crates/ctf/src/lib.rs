@@ -72,7 +72,9 @@ pub use clock::{ClockClass, ClockOrigin, Uuid};
 pub use error::{DecodeError, DecodeErrorKind, Error, MetadataPacketProblem, TextProblem};
 pub use event::EventRecord;
 #[doc(hidden)]
-pub use fuzz::{fuzz_metadata, fuzz_packets};
+pub use fuzz::{
+    METADATA_BASE_BYTES, METADATA_FACTOR, fuzz_format, fuzz_metadata, fuzz_packets, fuzz_trace,
+};
 pub use layout::{Meaning, Role};
 pub use metadata::{MetadataWarning, WarningKind};
 pub use value::{

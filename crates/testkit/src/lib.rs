@@ -9,6 +9,7 @@
 
 use std::process::{Command, Stdio};
 
+pub mod alloc;
 pub mod lttng;
 mod traces;
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::lexer::Problem;
 use super::parser::{Document, EventBlock, StreamBlock, shorten};
-use super::scope::{Draft, Earlier, LOCAL, MAX_NODES, Shared, Writer};
+use super::scope::{Draft, Earlier, LOCAL, Shared, Writer, max_nodes};
 use super::warning::{Found, WarningKind, Warnings};
 use crate::class::{CtfVersion, EventIds, EventRecordClass, Identity, StreamClass, TraceClass};
 use crate::clock::ClockClass;
@@ -22,7 +22,8 @@ const IMPLICIT_CLOCK: &str = "default";
 
 /// The trace class, with what is noticed on the way there.
 pub(crate) fn trace_class(document: Document) -> Result<(TraceClass, Found)> {
-    let Document { types, trace, environment, clocks, mut streams, events, warnings } = document;
+    let Document { types, trace, environment, clocks, mut streams, events, warnings, text_bytes } =
+        document;
     let mut clocks = Clocks::new(clocks);
     let trace = trace.ok_or((0, TextProblem::Missing("the trace block")))?;
     let byte_order = trace.byte_order.ok_or((0, TextProblem::Missing("the trace's byte_order")))?;
@@ -36,7 +37,8 @@ pub(crate) fn trace_class(document: Document) -> Result<(TraceClass, Found)> {
         native: byte_order,
         environment: environment.iter().map(|(name, value)| (name.as_str(), value)).collect(),
         warnings,
-        nodes_left: MAX_NODES,
+        max_nodes: max_nodes(text_bytes),
+        nodes_left: max_nodes(text_bytes),
         registers: 0,
         local_registers: 0,
         most_local_registers: 0,

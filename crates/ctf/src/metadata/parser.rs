@@ -22,6 +22,7 @@ pub(crate) struct Document {
     pub(crate) streams: Vec<StreamBlock>,
     pub(crate) events: Vec<EventBlock>,
     pub(crate) warnings: Found,
+    pub(crate) text_bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -220,7 +221,8 @@ impl<'a> Parser<'a> {
     pub(crate) fn new(text: &'a [u8]) -> Result<Self> {
         let mut lexer = Lexer::new(text);
         let (at, token) = lexer.token()?;
-        let (document, names) = (Document::default(), Names::default());
+        let document = Document { text_bytes: text.len(), ..Document::default() };
+        let names = Names::default();
         Ok(Self {
             lexer,
             token,

@@ -15,8 +15,10 @@ use crate::value::{Encoding, Mappings, Scope};
 
 type Result<T> = std::result::Result<T, Problem>;
 
-/// The most fields of a trace with all aliases written out.
-pub(crate) const MAX_NODES: usize = 1 << 21;
+/// The most fields of a trace with all aliases written out, by the size of its text: short text cannot take much memory.
+pub(crate) fn max_nodes(text_bytes: usize) -> usize {
+    text_bytes.saturating_mul(8).saturating_add(1 << 14).min(1 << 21)
+}
 
 /// Registers of one event record class carry this bit until all shared ones are counted.
 pub(crate) const LOCAL: Register = 1 << 31;
@@ -42,6 +44,7 @@ pub(crate) struct Shared<'t> {
     pub(crate) native: ByteOrder,
     pub(crate) environment: HashMap<&'t str, &'t EnvValue>,
     pub(crate) warnings: Found,
+    pub(crate) max_nodes: usize,
     /// Nodes that may still be made.
     pub(crate) nodes_left: usize,
     /// Registers of the packet's and the stream's scopes so far.
@@ -145,7 +148,7 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
     fn open(&mut self, name: Box<str>, ty: TypeId) -> Result<()> {
         let types = self.shared.types;
         let Some(ty) = types.get(ty) else { return Ok(()) };
-        let limit = u64::try_from(MAX_NODES).unwrap_or(u64::MAX);
+        let limit = u64::try_from(self.shared.max_nodes).unwrap_or(u64::MAX);
         let left = self.shared.nodes_left.checked_sub(1);
         self.shared.nodes_left =
             left.ok_or((self.at, TextProblem::TooMany { what: "fields", limit }))?;
@@ -359,7 +362,7 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
             return Ok(Vec::new());
         };
         // Each label costs as much as a field, lest a few variants over a long enumeration take unbounded time.
-        let limit = u64::try_from(MAX_NODES).unwrap_or(u64::MAX);
+        let limit = u64::try_from(self.shared.max_nodes).unwrap_or(u64::MAX);
         let left = self.shared.nodes_left.checked_sub(mappings.entries.len());
         let too_many = (at, TextProblem::TooMany { what: "fields and labels of selectors", limit });
         self.shared.nodes_left = left.ok_or(too_many)?;

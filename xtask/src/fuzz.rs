@@ -1,0 +1,180 @@
+//! `cargo xtask fuzz [TARGET]…`: every fuzz target for a while, on a corpus that begins with the conformance cases.
+//!
+//! Needs cargo-fuzz and a nightly toolchain. The corpus is kept below `fuzz/corpus`; what a target finds lies in
+//! `fuzz/artifacts`.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+
+/// Larger files teach a fuzzer little and slow it down.
+const MAX_SEED_BYTES: usize = 48 << 10;
+
+/// A process may not take more than this in all, and in one allocation.
+const RSS_LIMIT_MB: u32 = 2048;
+const MALLOC_LIMIT_MB: u32 = 512;
+
+/// One input may not take longer, in seconds.
+const TIMEOUT_S: u32 = 10;
+
+/// The magic numbers of packetised metadata.
+const METADATA_MAGICS: [[u8; 4]; 2] = [[0x57, 0x1D, 0xD1, 0x75], [0x75, 0xD1, 0x1D, 0x57]];
+
+/// How to fuzz.
+#[derive(Args)]
+pub(crate) struct Fuzz {
+    /// Targets; all when none is given
+    targets: Vec<String>,
+    /// Seconds for each target
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Make the corpus and run nothing
+    #[arg(long)]
+    seed_only: bool,
+}
+
+/// Runs the targets one after the other and says what each has found.
+pub(crate) fn run(args: &Fuzz) -> anyhow::Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz").canonicalize()?;
+    let all = targets(&folder)?;
+    let chosen = if args.targets.is_empty() { &all } else { &args.targets };
+    if let Some(unknown) = chosen.iter().find(|target| !all.contains(target)) {
+        bail!("no fuzz target is called {unknown}; there are: {}", all.join(", "));
+    }
+    for target in chosen {
+        let seeds = seed(&folder, target).with_context(|| format!("the corpus of {target}"))?;
+        say(&format!("{target}: {seeds} seeds"));
+    }
+    if args.seed_only {
+        return Ok(());
+    }
+    let failed: Vec<&str> = chosen
+        .iter()
+        .filter_map(|target| match fuzz(&folder, target, args.seconds) {
+            Ok(true) => None,
+            Ok(false) => Some(Ok(target.as_str())),
+            Err(error) => Some(Err(error)),
+        })
+        .collect::<anyhow::Result<_>>()?;
+    ensure!(
+        failed.is_empty(),
+        "inputs that fail were found by {}: see fuzz/artifacts",
+        failed.join(", ")
+    );
+    Ok(())
+}
+
+/// The names of the targets: their source files'.
+fn targets(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder.join("fuzz_targets"))? {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(OsStr::to_str);
+        all.extend(name.map(str::to_owned));
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// `true`: nothing was found.
+fn fuzz(folder: &Path, target: &str, seconds: u64) -> anyhow::Result<bool> {
+    let mut command = Command::new("cargo");
+    command.args(["+nightly", "fuzz", "run", target, "--"]);
+    command.arg(format!("-max_total_time={seconds}"));
+    command.arg(format!("-rss_limit_mb={RSS_LIMIT_MB}"));
+    command.arg(format!("-malloc_limit_mb={MALLOC_LIMIT_MB}"));
+    command.arg(format!("-timeout={TIMEOUT_S}"));
+    command.arg(format!("-max_len={MAX_SEED_BYTES}"));
+    command.arg("-print_final_stats=1");
+    if ["ctf_tsdl", "ctf_trace", "ctf_format"].contains(&target) {
+        command.arg(format!("-dict={}", folder.join("tsdl.dict").display()));
+    }
+    // The workspace's pinned toolchain would otherwise win over `+nightly` in the build of the target.
+    command.env_remove("RUSTUP_TOOLCHAIN").current_dir(folder);
+    let status = command.status().context("cargo fuzz (cargo install cargo-fuzz)")?;
+    say(&format!("{target}: {}", if status.success() { "nothing found" } else { "FAILED" }));
+    Ok(status.success())
+}
+
+/// Writes a target's seeds into its corpus; gives how many.
+fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
+    let corpus = folder.join("corpus").join(target);
+    fs::create_dir_all(&corpus)?;
+    let Some(root) = testkit::unpacked_trace("conformance") else { return Ok(0) };
+    let mut count = 0;
+    let mut keep = |path: &Path, bytes: &[u8]| -> anyhow::Result<()> {
+        if bytes.len() > MAX_SEED_BYTES {
+            return Ok(());
+        }
+        let name = path.strip_prefix(&root).unwrap_or(path).to_string_lossy().replace('/', "_");
+        fs::write(corpus.join(name), bytes)?;
+        count += 1;
+        Ok(())
+    };
+    for file in files(&root)? {
+        let is_index = file.extension() == Some(OsStr::new("idx"));
+        let is_metadata = file.file_name() == Some(OsStr::new("metadata"));
+        if is_index && target == "ctf_index" {
+            keep(&file, &fs::read(&file)?)?;
+        }
+        if !is_metadata || !target.starts_with("ctf_") {
+            continue;
+        }
+        let metadata = fs::read(&file)?;
+        let streams = streams_beside(&file)?;
+        let is_packetised = METADATA_MAGICS.iter().any(|magic| metadata.starts_with(magic));
+        let is_json = metadata.first() == Some(&0x1E);
+        match target {
+            "ctf_metadata_packets" if is_packetised => keep(&file, &metadata)?,
+            "ctf_json" if is_json => keep(&file, &metadata)?,
+            "ctf_tsdl" if !is_packetised && !is_json => keep(&file, &metadata)?,
+            "ctf_packet" => {
+                for stream in &streams {
+                    keep(stream, &fs::read(stream)?)?;
+                }
+            }
+            "ctf_trace" | "ctf_format" if !is_packetised => {
+                let stream = streams.first().map(fs::read).transpose()?.unwrap_or_default();
+                keep(&file, &[&*metadata, b"\0", &stream].concat())?;
+            }
+            _ => {}
+        }
+    }
+    Ok(count)
+}
+
+/// All files below a folder.
+fn files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let (mut found, mut left) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() { left.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The data streams that a metadata file describes.
+fn streams_beside(metadata: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(metadata.parent().unwrap_or(metadata))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_file() && name != "metadata" && !name.starts_with('.') {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[expect(clippy::print_stdout, reason = "this is the command line of a development tool")]
+fn say(line: &str) {
+    println!("{line}");
+}

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use crate::class::TraceClass;
 use crate::format::json::JsonWriter;
 use crate::format::text::{TextOptions, TextWriter};
+use crate::format::{Output, StreamText};
 use crate::packet::{EventReader, Outcome, Packets};
 use crate::value::Scope;
 
@@ -72,16 +73,23 @@ pub fn fuzz_format(bytes: &[u8]) {
     let Some((trace, stream)) = split(bytes) else { return };
     let mut text = TextWriter::new(TextOptions::default(), Box::new(|_| 0));
     let mut json = JsonWriter::new();
-    let mut out = Vec::new();
+    let (mut text_stream, mut json_stream) = (StreamText::default(), StreamText::default());
+    let mut out = Output::new();
     for packet in Packets::new(&trace, stream).map_while(Result::ok) {
         let Ok(Outcome::Ready(mut events)) = EventReader::open(Arc::clone(&trace), packet.bytes)
         else {
             return;
         };
+        text.enter_packet(&mut text_stream, |fields| {
+            events.visit_packet(Scope::PacketContext, fields);
+        });
+        json.enter_packet(&mut json_stream, |fields| {
+            events.visit_packet(Scope::PacketContext, fields);
+        });
         while let Ok(Some(event)) = events.next_event() {
             out.clear();
-            text.write(&event, b"", &mut out);
-            json.write(&event, b"", &mut out);
+            text.write(&event, &text_stream, &mut out);
+            json.write(&event, &json_stream, &mut out);
             std::hint::black_box(&out);
         }
     }

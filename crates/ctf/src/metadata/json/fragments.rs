@@ -86,6 +86,11 @@ struct EventDraft {
 }
 
 impl Document {
+    /// An empty one, for text of so many bytes.
+    pub(super) fn new(text_bytes: usize) -> Self {
+        Self { shared: Shared::new(text_bytes), ..Self::default() }
+    }
+
     /// Takes in the next fragment.
     pub(super) fn add(&mut self, fragment: Value<'_>) -> Result<()> {
         expect_object(fragment, "a fragment, which is an object")?;

@@ -36,7 +36,7 @@ pub(super) fn parse(sequence: &[u8]) -> Result<TraceClass, Error> {
 fn trace_class(sequence: &[u8]) -> Result<TraceClass, Problem> {
     let text = str::from_utf8(sequence)
         .map_err(|error| (error.valid_up_to(), TextProblem::Literal("UTF-8 text")))?;
-    let mut document = Document::default();
+    let mut document = Document::new(text.len());
     for (begin, fragment) in fragments_of(text) {
         let json = Json::read(fragment, begin)?;
         document.add(json.root())?;

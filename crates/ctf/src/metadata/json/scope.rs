@@ -12,7 +12,7 @@ use super::reader::shorten;
 use crate::error::TextProblem;
 use crate::layout::{Blob, Integer, Kind, Length, Meaning, Node, Register, Role, Selector};
 use crate::metadata::lexer::Problem;
-use crate::metadata::scope::{LOCAL, MAX_NODES};
+use crate::metadata::scope::{LOCAL, max_nodes};
 use crate::value::Scope;
 
 type Result<T> = std::result::Result<T, Problem>;
@@ -32,6 +32,7 @@ pub(super) struct Draft {
 /// What all scopes of a trace share while they are written out.
 #[derive(Debug)]
 pub(super) struct Shared {
+    max_nodes: usize,
     nodes_left: usize,
     steps_left: u64,
     /// Registers of the packet's and the streams' scopes.
@@ -43,8 +44,15 @@ pub(super) struct Shared {
 
 impl Default for Shared {
     fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl Shared {
+    pub(super) fn new(text_bytes: usize) -> Self {
         Self {
-            nodes_left: MAX_NODES,
+            max_nodes: max_nodes(text_bytes),
+            nodes_left: max_nodes(text_bytes),
             steps_left: MAX_STEPS,
             shared: Registers::default(),
             local: Registers::default(),
@@ -188,7 +196,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
 
     fn open(&mut self, name: Box<str>, id: ClassId) -> Result<()> {
         let Some(class) = self.classes.get(id) else { return Ok(()) };
-        let limit = u64::try_from(MAX_NODES).unwrap_or(u64::MAX);
+        let limit = u64::try_from(self.shared.max_nodes).unwrap_or(u64::MAX);
         let left = self.shared.nodes_left.checked_sub(1);
         self.shared.nodes_left =
             left.ok_or((class.at, TextProblem::TooMany { what: "fields", limit }))?;

@@ -90,7 +90,7 @@ fn fuzz(folder: &Path, target: &str, seconds: u64) -> anyhow::Result<bool> {
     command.arg(format!("-timeout={TIMEOUT_S}"));
     command.arg(format!("-max_len={MAX_SEED_BYTES}"));
     command.arg("-print_final_stats=1");
-    if ["ctf_tsdl", "ctf_trace", "ctf_format"].contains(&target) {
+    if ["ctf_tsdl", "ctf_trace", "ctf_format", "ctf_metadata_stream"].contains(&target) {
         command.arg(format!("-dict={}", folder.join("tsdl.dict").display()));
     }
     // The workspace's pinned toolchain would otherwise win over `+nightly` in the build of the target.
@@ -131,6 +131,7 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
         match target {
             "ctf_metadata_packets" if is_packetised => keep(&file, &metadata)?,
             "ctf_json" if is_json => keep(&file, &metadata)?,
+            "ctf_metadata_stream" => keep(&file, &metadata)?,
             "ctf_tsdl" if !is_packetised && !is_json => keep(&file, &metadata)?,
             "ctf_packet" => {
                 for stream in &streams {

@@ -48,9 +48,30 @@ pub enum Error {
         /// Up to the first eight bytes.
         found: Vec<u8>,
     },
+    /// Metadata that arrive piece by piece cannot go on like this.
+    #[error("metadata stream: {0}")]
+    MetadataStream(MetadataStreamProblem),
     /// A packet cannot be read.
     #[error(transparent)]
     Decode(#[from] DecodeError),
+}
+
+/// What is wrong with a metadata stream as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetadataStreamProblem {
+    /// More metadata than is taken.
+    #[error("is longer than {limit_bytes} bytes")]
+    TooLong {
+        /// The most that is taken.
+        limit_bytes: usize,
+    },
+    /// A stream class with a lower id came after this one, which would change its position.
+    #[error("declares a stream class before that of id {stream_class_id} later than that one")]
+    Moved {
+        /// The class that would move.
+        stream_class_id: u64,
+    },
 }
 
 /// What is wrong with one metadata packet.

@@ -4,9 +4,11 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::class::TraceClass;
+use crate::error::Error;
 use crate::format::json::JsonWriter;
 use crate::format::text::{TextOptions, TextWriter};
 use crate::format::{Output, StreamText};
+use crate::metadata::MetadataStream;
 use crate::packet::{EventReader, Outcome, Packets};
 use crate::value::Scope;
 
@@ -48,6 +50,25 @@ event { id = 3; stream_id = 1; name = "options"; fields := struct { enum : u8 { 
 pub fn fuzz_metadata(bytes: &[u8]) {
     // The outcome is either a trace class or an error; that there is one is what is fuzzed.
     drop(TraceClass::parse(bytes));
+}
+
+/// Reads arbitrary bytes as metadata that arrive in pieces, whose sizes depend on the bytes.
+///
+/// # Panics
+/// When that ends otherwise than reading the bytes in one.
+pub fn fuzz_metadata_stream(bytes: &[u8]) {
+    let mut stream = MetadataStream::new();
+    let mut rest = bytes;
+    let mut len = 1 + bytes.len() % 61;
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+        if let Err(Error::MetadataStream(_)) = stream.push(piece) {
+            return;
+        }
+        (rest, len) = (after, (len * 7 + 3) % 509 + bytes.len() / 8);
+    }
+    let (whole, pieces) = (TraceClass::parse(bytes), stream.finish());
+    assert_eq!(whole.is_ok(), pieces.is_ok(), "{:?} and {:?}", whole.err(), pieces.err());
 }
 
 /// Reads arbitrary bytes as a data stream, all fields of it, by a fixed trace class.

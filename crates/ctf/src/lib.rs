@@ -69,14 +69,19 @@ pub use class::{
     Base, ByteOrder, CtfVersion, EnvValue, EventRecordClass, Identity, StreamClass, TraceClass,
 };
 pub use clock::{ClockClass, ClockOrigin, Uuid};
-pub use error::{DecodeError, DecodeErrorKind, Error, MetadataPacketProblem, TextProblem};
+pub use error::{
+    DecodeError, DecodeErrorKind, Error, MetadataPacketProblem, MetadataStreamProblem, TextProblem,
+};
 pub use event::EventRecord;
 #[doc(hidden)]
 pub use fuzz::{
-    METADATA_BASE_BYTES, METADATA_FACTOR, fuzz_format, fuzz_metadata, fuzz_packets, fuzz_trace,
+    METADATA_BASE_BYTES, METADATA_FACTOR, fuzz_format, fuzz_metadata, fuzz_metadata_stream,
+    fuzz_packets, fuzz_trace,
 };
 pub use layout::{Meaning, Role};
-pub use metadata::{MetadataWarning, WarningKind};
+pub use metadata::{
+    MAX_METADATA_BYTES, MetadataProgress, MetadataStream, MetadataWarning, WarningKind,
+};
 pub use value::{
     BitsValue, Compound, Encoding, EnumValue, Field, FieldHandle, Scope, Shape, Value, Visitor,
     WideText,

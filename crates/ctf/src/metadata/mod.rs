@@ -20,6 +20,7 @@ mod lower;
 mod parser;
 mod reference;
 mod scope;
+mod stream;
 mod types;
 mod warning;
 
@@ -30,6 +31,7 @@ use crate::class::{ByteOrder, TraceClass};
 use crate::clock::Uuid;
 use crate::error::{Error, MetadataPacketProblem, TextProblem};
 use parser::Parser;
+pub use stream::{MAX_METADATA_BYTES, MetadataProgress, MetadataStream};
 pub(crate) use warning::Warnings;
 pub use warning::{MetadataWarning, WarningKind};
 
@@ -38,35 +40,84 @@ const HEADER_BYTES: usize = 37;
 
 pub(crate) fn parse(metadata: &[u8]) -> Result<TraceClass, Error> {
     let text = text_of(metadata)?;
-    if text.first() == Some(&json::RECORD_SEPARATOR) {
-        return json::parse(&text);
-    }
-    match Parser::new(&text).and_then(Parser::document).and_then(lower::trace_class) {
-        Ok((mut trace, mut warnings)) => {
-            if matches!(text, Cow::Borrowed(_)) && !is_signed_text(&text) {
-                warnings.add(0, WarningKind::NoSignature);
-            }
-            trace.warnings = warnings.locate(&text);
-            Ok(trace)
+    parse_text(&text, matches!(text, Cow::Owned(_))).map_err(Failure::into_error)
+}
+
+/// Why text makes no trace class.
+enum Failure {
+    /// More text could mend it: something that is required or named is not there.
+    Missing(Error),
+    /// Nothing could.
+    Wrong(Error),
+}
+
+impl Failure {
+    fn into_error(self) -> Error {
+        match self {
+            Self::Missing(error) | Self::Wrong(error) => error,
         }
-        // Text without the signature that cannot be read is more likely something else.
-        Err(_) if matches!(text, Cow::Borrowed(_)) && !is_signed_text(&text) => {
-            Err(Error::NotMetadata { found: metadata.iter().take(8).copied().collect() })
-        }
-        Err((offset_bytes, problem)) => Err(text_error(&text, offset_bytes, problem)),
     }
 }
 
-/// The TSDL text, without the packets it came in.
-fn text_of(metadata: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
-    let magic = |order| bits::read_uint(metadata, 0, 32, order);
-    let order = [ByteOrder::Little, ByteOrder::Big]
-        .into_iter()
-        .find(|order| magic(*order) == Some(MAGIC.into()));
-    if let Some(order) = order {
-        return unpack(metadata, order).map(Cow::Owned);
+/// Reads text that was or was not in packets.
+fn parse_text(text: &[u8], is_packetised: bool) -> Result<TraceClass, Failure> {
+    if text.first() == Some(&json::RECORD_SEPARATOR) {
+        return json::parse(text).map_err(|error| match &error {
+            Error::MetadataJson { problem, .. } if may_mend(problem) => Failure::Missing(error),
+            _ => Failure::Wrong(error),
+        });
     }
-    Ok(Cow::Borrowed(metadata))
+    let is_signed = is_packetised || is_signed_text(text);
+    // Text without the signature that cannot be read is more likely something else.
+    let explain = |(offset_bytes, problem)| {
+        if is_signed {
+            text_error(text, offset_bytes, problem)
+        } else {
+            Error::NotMetadata { found: text.iter().take(8).copied().collect() }
+        }
+    };
+    let document = Parser::new(text)
+        .and_then(Parser::document)
+        .map_err(|problem| Failure::Wrong(explain(problem)))?;
+    let lowered = lower::trace_class(document).map_err(|problem| {
+        let missing = may_mend(&problem.1);
+        let error = explain(problem);
+        if missing { Failure::Missing(error) } else { Failure::Wrong(error) }
+    });
+    let (mut trace, mut warnings) = lowered?;
+    if !is_signed {
+        warnings.add(0, WarningKind::NoSignature);
+    }
+    trace.warnings = warnings.locate(text);
+    Ok(trace)
+}
+
+/// Whether further declarations could mend a problem of declarations that are whole.
+const fn may_mend(problem: &TextProblem) -> bool {
+    // How many fields are taken depends on the size of the text.
+    matches!(
+        problem,
+        TextProblem::Missing(_)
+            | TextProblem::Unknown { .. }
+            | TextProblem::Reference { .. }
+            | TextProblem::TooMany { .. }
+    )
+}
+
+/// The byte order of packetised metadata.
+fn order_of(metadata: &[u8]) -> Option<ByteOrder> {
+    let magic = |order| bits::read_uint(metadata, 0, 32, order);
+    [ByteOrder::Little, ByteOrder::Big]
+        .into_iter()
+        .find(|order| magic(*order) == Some(MAGIC.into()))
+}
+
+/// The text, without the packets it came in.
+fn text_of(metadata: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
+    match order_of(metadata) {
+        Some(order) => unpack(metadata, order).map(Cow::Owned),
+        None => Ok(Cow::Borrowed(metadata)),
+    }
 }
 
 /// Whether the text begins with `/* CTF 1.8`, with any white space.

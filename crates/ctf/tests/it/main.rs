@@ -6,6 +6,7 @@ mod conformance;
 mod conformance2;
 mod examples;
 mod filter;
+mod metadata_stream;
 mod real;
 mod robust;
 mod support;

@@ -309,8 +309,9 @@ impl EventRecordClass {
 
     /// A handle to a payload field.
     ///
-    /// Names are given as shown, without the one leading underscore of the metadata; `a.b` reaches into structures.
-    /// `None` when there is no such field or it has no place of its own because it lies inside an array or a variant.
+    /// Names are given as shown, without the one leading underscore of CTF 1.8's metadata; `a.b` reaches into
+    /// structures, options of variants by their name, and through optional fields. What is not there in an event record
+    /// has no value in it. `None` when there is no such field or it lies inside an array.
     #[must_use]
     pub fn field_handle(&self, name: &str) -> Option<FieldHandle> {
         FieldHandle::find(self.payload.as_ref()?, Scope::Payload, self.index, name)

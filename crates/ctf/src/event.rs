@@ -459,13 +459,17 @@ struct HeaderRoles(Header);
 
 impl<'a> Visitor<'a> for HeaderRoles {
     fn scalar(&mut self, field: Field<'a>, value: Value<'a>) {
+        self.variable_length(field, value, field.bits());
+    }
+
+    fn variable_length(&mut self, field: Field<'a>, value: Value<'a>, bits: u8) {
         let (Kind::Integer(int) | Kind::VarInteger(int)) = &field.node.kind else { return };
-        match int.role {
-            Some(Role::EventClassId) => self.0.id = value.as_u64(),
-            Some(Role::ClockTimestamp) => {
-                self.0.time = value.as_u64().map(|value| (value, int.bits))
+        for role in int.roles() {
+            match role {
+                Role::EventClassId => self.0.id = value.as_u64(),
+                Role::ClockTimestamp => self.0.time = value.as_u64().map(|value| (value, bits)),
+                _ => {}
             }
-            _ => {}
         }
     }
 

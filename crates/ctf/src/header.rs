@@ -132,6 +132,9 @@ impl Run {
 
     fn add(&mut self, int: &Integer) -> Option<()> {
         let slot = Slot { offset: self.bits, bits: int.bits, order: int.order };
+        if !int.more_roles.is_empty() {
+            return None;
+        }
         match int.role {
             Some(Role::EventClassId) => self.id = Some(slot),
             Some(Role::ClockTimestamp) if self.time.is_some() => return None,
@@ -248,7 +251,8 @@ impl SelectedPlan {
             && variant.clears.is_empty()
             && !int.signed
             && !int.reversed
-            && int.role != Some(Role::ClockTimestamp);
+            && int.role != Some(Role::ClockTimestamp)
+            && int.more_roles.is_empty();
         if !usable {
             return None;
         }

@@ -69,6 +69,8 @@ pub(crate) struct Integer {
     pub(crate) base: Base,
     pub(crate) meaning: Meaning,
     pub(crate) role: Option<Role>,
+    /// Further roles of the same field (CTF 2).
+    pub(crate) more_roles: Box<[Role]>,
     pub(crate) save: Option<Register>,
     /// Registers of references that may lead here or to other fields, of which the one decoded last counts.
     pub(crate) shared_saves: Box<[Register]>,
@@ -86,10 +88,16 @@ impl Integer {
             base: Base::Decimal,
             meaning: Meaning::Number,
             role: None,
+            more_roles: Box::default(),
             save: None,
             shared_saves: Box::default(),
             mappings: None,
         }
+    }
+
+    /// All its roles.
+    pub(crate) fn roles(&self) -> impl Iterator<Item = Role> {
+        self.role.into_iter().chain(self.more_roles.iter().copied())
     }
 
     /// Whether references lead here.
@@ -314,7 +322,9 @@ impl Layout {
 
     pub(crate) fn role_bits(&self, role: Role) -> Option<u8> {
         self.nodes.iter().find_map(|node| match &node.kind {
-            Kind::Integer(int) | Kind::VarInteger(int) if int.role == Some(role) => Some(int.bits),
+            Kind::Integer(int) | Kind::VarInteger(int) => {
+                int.roles().any(|known| known == role).then_some(int.bits)
+            }
             _ => None,
         })
     }

@@ -228,8 +228,23 @@ impl<'a> Visitor<'a> for Roles {
             }
             return;
         }
+        self.variable_length(field, value, field.bits());
+    }
+
+    fn variable_length(&mut self, field: Field<'a>, value: Value<'a>, bits: u8) {
         let (Kind::Integer(int) | Kind::VarInteger(int)) = &field.node.kind else { return };
-        let (Some(role), Some(number)) = (int.role, value.as_u64()) else { return };
+        if let Some(number) = value.as_u64() {
+            int.roles().for_each(|role| self.take(role, number, bits));
+        }
+    }
+
+    fn enter(&mut self, _: Field<'a>, _: Shape) {}
+    fn leave(&mut self, _: Field<'a>, _: Shape) {}
+}
+
+impl Roles {
+    /// Takes the number of a field of so many bits that has this role.
+    fn take(&mut self, role: Role, number: u64, bits: u8) {
         let info = &mut self.info;
         match role {
             Role::Magic => self.magic = Some(number),
@@ -246,7 +261,7 @@ impl<'a> Visitor<'a> for Roles {
             Role::PacketTotal => info.total_bits = Some(number),
             Role::PacketContent => info.content_bits = Some(number),
             Role::ClockTimestamp => {
-                info.begin = Some(clock::update(info.begin.unwrap_or(0), number, int.bits))
+                info.begin = Some(clock::update(info.begin.unwrap_or(0), number, bits));
             }
             Role::PacketEnd => info.end = Some(number),
             Role::DiscardedEvents => info.events_discarded = Some(number),
@@ -255,9 +270,6 @@ impl<'a> Visitor<'a> for Roles {
             Role::EventClassId => {}
         }
     }
-
-    fn enter(&mut self, _: Field<'a>, _: Shape) {}
-    fn leave(&mut self, _: Field<'a>, _: Shape) {}
 }
 
 /// What [`EventReader::count_rest`] met.

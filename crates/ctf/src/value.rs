@@ -54,11 +54,39 @@ impl FieldHandle {
     pub(crate) fn find(layout: &Layout, scope: Scope, owner: u32, name: &str) -> Option<Self> {
         let mut node = 0;
         for part in name.split('.') {
-            let is_structure = matches!(layout.node(node)?.kind, Kind::Structure);
-            node = is_structure.then(|| layout.member(node, part)).flatten()?;
+            node = present(layout, Self::step(layout, present(layout, node), part)?);
         }
         Some(Self { scope, owner, node, place: layout.node(node)?.place })
     }
+
+    /// The member or option `name` of a compound. An option need not be named: then its members are the variant's, if
+    /// no other option has one of that name.
+    fn step(layout: &Layout, node: u32, name: &str) -> Option<u32> {
+        match layout.node(node)?.kind {
+            Kind::Structure => layout.member(node, name),
+            Kind::Variant(_) => layout.member(node, name).or_else(|| {
+                let options = layout.children(node).map(|(option, _)| present(layout, option));
+                let mut members = options
+                    .filter(|option| {
+                        layout
+                            .node(*option)
+                            .is_some_and(|node| matches!(node.kind, Kind::Structure))
+                    })
+                    .filter_map(|option| layout.member(option, name));
+                members.next().filter(|_| members.next().is_none())
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// What an optional field is when it is there; any other node itself.
+fn present(layout: &Layout, node: u32) -> u32 {
+    let mut at = node;
+    while layout.node(at).is_some_and(|node| matches!(node.kind, Kind::Optional(_))) {
+        at += 1;
+    }
+    at
 }
 
 /// A field's value. Texts are borrowed from the packet and may be any bytes without NUL.
@@ -403,6 +431,12 @@ pub enum Shape {
 pub trait Visitor<'a> {
     /// A number, enumeration or text.
     fn scalar(&mut self, field: Field<'a>, value: Value<'a>);
+
+    /// An integer of variable length that takes `bits` bits, seven a byte. Without a method of its own, a scalar.
+    fn variable_length(&mut self, field: Field<'a>, value: Value<'a>, bits: u8) {
+        let _unasked = bits;
+        self.scalar(field, value);
+    }
 
     /// A compound field begins.
     fn enter(&mut self, field: Field<'a>, shape: Shape);

@@ -149,14 +149,20 @@ impl<'a> FieldClass<'a> {
         }
     }
 
-    /// What the field means to the reader itself.
+    /// What the field means to the reader itself; of several meanings the first.
     #[must_use]
     pub fn role(&self) -> Option<Role> {
-        match &self.node.kind {
-            Kind::Integer(int) | Kind::VarInteger(int) => int.role,
-            Kind::Blob(_, blob) => blob.role,
-            _ => None,
-        }
+        self.roles().next()
+    }
+
+    /// What the field means to the reader itself; in CTF 2 it can be more than one thing.
+    pub fn roles(&self) -> impl Iterator<Item = Role> + use<'a> {
+        let (first, more): (Option<Role>, &'a [Role]) = match &self.node.kind {
+            Kind::Integer(int) | Kind::VarInteger(int) => (int.role, &int.more_roles),
+            Kind::Blob(_, blob) => (blob.role, &[]),
+            _ => (None, &[]),
+        };
+        first.into_iter().chain(more.iter().copied())
     }
 }
 

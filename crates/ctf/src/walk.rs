@@ -245,8 +245,9 @@ impl<'a> Walk<'a> {
     ) -> Result<(), Fault> {
         let (raw, end) = leb128(&self.context, int.signed, self.pos, index)?;
         self.save(int, raw);
+        let bits = u8::try_from((end - self.pos) / 8 * 7).unwrap_or(u8::MAX);
         self.pos = end;
-        visitor.scalar(Field { node, index }, integer_value(int, raw));
+        visitor.variable_length(Field { node, index }, integer_value(int, raw), bits);
         Ok(())
     }
 

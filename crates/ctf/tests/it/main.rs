@@ -4,6 +4,7 @@
 
 mod conformance;
 mod conformance2;
+mod ctf2;
 mod examples;
 mod filter;
 mod metadata_stream;

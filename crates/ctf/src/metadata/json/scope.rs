@@ -119,11 +119,24 @@ impl Registers {
     }
 
     fn unite(&mut self, left: Register, right: Register) {
-        let (left, right) = (self.find(left), self.find(right));
-        let (low, high) = (left.min(right), left.max(right));
-        if let Some(same) = usize::try_from(high).ok().and_then(|i| self.same.get_mut(i)) {
-            *same = low;
+        let (left, right) = (self.shorten(left), self.shorten(right));
+        self.point(left.max(right), left.min(right));
+    }
+
+    /// As [`Self::find`]; later ways to the same register are shorter.
+    fn shorten(&mut self, register: Register) -> Register {
+        let found = self.find(register);
+        let mut at = register;
+        while at != found {
+            at = self.point(at, found).unwrap_or(found);
         }
+        found
+    }
+
+    /// Makes a register the same as another, and gives the one it was the same as.
+    fn point(&mut self, register: Register, to: Register) -> Option<Register> {
+        let same = self.same.get_mut(usize::try_from(register).ok()?)?;
+        Some(std::mem::replace(same, to))
     }
 
     pub(super) fn clear(&mut self) {
@@ -269,7 +282,9 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
             && name == "cpu_id"
             && !class.signed
             && class.meaning == Meaning::Number;
-        let role = self.role(at, class)?.or(is_cpu.then_some(Role::CpuId));
+        self.check_roles(at, class)?;
+        let mut roles = class.roles.iter().copied();
+        let role = roles.next().or(is_cpu.then_some(Role::CpuId));
         Ok(Integer {
             bits: class.bits,
             signed: class.signed,
@@ -278,13 +293,14 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
             base: class.base,
             meaning: class.meaning,
             role,
+            more_roles: roles.collect(),
             save: None,
             shared_saves: Box::default(),
             mappings: class.mappings.as_ref().map(Arc::clone),
         })
     }
 
-    fn role(&self, at: usize, class: &IntegerClass) -> Result<Option<Role>> {
+    fn check_roles(&self, at: usize, class: &IntegerClass) -> Result<()> {
         for role in &class.roles {
             let fits = match role {
                 Role::Magic | Role::StreamClassId | Role::StreamInstanceId => {
@@ -311,7 +327,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
                 }
             }
         }
-        Ok(class.roles.first().copied())
+        Ok(())
     }
 
     fn length(&mut self, length: &LengthOf) -> Result<Length> {

@@ -128,7 +128,7 @@ pub(crate) struct Selector {
     pub(crate) ranges: Vec<(i128, i128, u32)>,
     /// The node of each option.
     pub(crate) options: Vec<u32>,
-    /// Registers of references into single options: unset unless that option is chosen.
+    /// Registers of references into single options, or into an optional field: unset unless that is chosen.
     pub(crate) clears: Vec<Register>,
 }
 

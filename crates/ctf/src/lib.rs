@@ -1,14 +1,16 @@
-//! Common Trace Format 1.8: from metadata and packets to event records.
+//! Common Trace Format, versions 1.8 and 2: from metadata and packets to event records.
 //!
 //! In go the bytes of a metadata file and of packets, out come classes and event records. Files, sockets and clocks
 //! stay the caller's: nothing here does I/O, and "more bytes are needed" is an ordinary answer
 //! ([`packet::Outcome::NeedMore`]), so that one decoder serves files and live streams.
 //!
 //! Vocabulary:
-//! - **metadata stream**: declares everything below, as text (TSDL) or as packets of text; parsed into a **trace class**;
+//! - **metadata stream**: declares everything below, as text (TSDL; JSON in CTF 2) or as packets of text; parsed into a
+//!   **trace class**;
 //! - **data stream**: packets one after the other; a **packet** is a header, a context and event records;
 //! - **event record**: header (id, time), up to two contexts, payload; its shape is its **event record class**;
-//! - **field class**: integer, floating point number, enumeration, text, structure, array, variant;
+//! - **field class**: integer, floating point number, enumeration, text, structure, array, variant; in CTF 2 also truth
+//!   value, bit array and map, BLOB, optional field;
 //! - **content length** and **total length**: of a packet, without and with padding, in bits as everything here.
 //!
 //! Metadata is compiled once; going from event record to event record allocates nothing and touches only what is

@@ -210,6 +210,9 @@ impl<'a> Walk<'a> {
             Kind::Optional(selector) => {
                 let raw = register(self.context.registers, selector.register).unwrap_or(0);
                 let present = selector.choose(raw).is_ok();
+                for clear in &selector.clears {
+                    set(self.context.registers, *clear, UNSET);
+                }
                 (index + 1, u64::from(present), Shape::Optional { present })
             }
             _ => return self.scalar(node, index, visitor),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ctf::format::text::{TextOptions, TextWriter};
 use ctf::format::{Output, StreamText};
 use ctf::packet::{EventReader, Outcome, Packets};
-use ctf::{ClockOrigin, CtfVersion, Error, Role, TextProblem, TraceClass, Value};
+use ctf::{ClockOrigin, CtfVersion, DecodeErrorKind, Error, Role, TextProblem, TraceClass, Value};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
@@ -173,6 +173,29 @@ fn locations_that_lead_nowhere_are_refused_with_their_path() {
     check(("b", bits), &["b"], "leads to a bit array, which has no value");
     let truth = with(byte(), json!({"type": "fixed-length-boolean"}));
     check(("b", truth), &["b"], "leads to something other than an unsigned integer");
+}
+
+#[test]
+fn a_length_in_an_absent_field_is_no_length() {
+    let maybe = optional("s", uint(8, Json::Null), json!([[1, 1]]));
+    let members = [("s", uint(8, Json::Null)), ("o", maybe), ("t", text_of(&["o"]))];
+    let trace = parse(&payload(&members)).expect("right");
+    assert_eq!(shown(&trace, b"\x01\x02AB"), "e: { s = 1, o = { 2 }, t = \"AB\" }");
+    // The length of the event record before says nothing of this one.
+    let error = read_stream(&trace, b"\x01\x01A\x00BCDE", &mut Tally::default(), |_| ())
+        .expect_err("no length");
+    let length = DecodeErrorKind::Length { length: u64::MAX, remaining_bits: 32 };
+    assert!(matches!(&error, Error::Decode(error) if error.kind == length), "{error}");
+}
+
+#[test]
+fn names_with_ranges_that_overlap_are_given_once() {
+    let named = json!({"mappings": {"x": [[1, 5], [3, 9], [4, 4]], "y": [[5, 6]]}});
+    let members = [("a", uint(8, named))];
+    assert_eq!(
+        fields(&members, b"\x04\x05"),
+        "{ a = ( \"x\" : container = 4 ) } | { a = ( { \"x\", \"y\" } : container = 5 ) }"
+    );
 }
 
 #[test]

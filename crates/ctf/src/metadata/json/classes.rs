@@ -552,7 +552,8 @@ fn mappings(
     let mut entries = Vec::new();
     for (name, list) in value.members() {
         let label = name.text().unwrap_or("");
-        for (first, last) in ranges(list)? {
+        // United, so that no value has the same name twice.
+        for (first, last) in united(ranges(list)?) {
             if !bounds.contains(&first) || !bounds.contains(&last) {
                 let found = format!("[{first}, {last}]");
                 return Err((list.at(), TextProblem::Value { attribute: "a range", found }));

@@ -69,3 +69,42 @@ fn explain(sequence: &[u8], (offset_bytes, problem): Problem) -> Error {
     }
     Error::MetadataJson { offset_bytes, line, fragment, path, problem }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::GeneralPlan;
+
+    /// The header that LTTng 2.16 writes: an id with an extended form, and a variant by its ranges.
+    const LTTNG: &str = r#"
+        \u{1E}{"type": "preamble", "version": 2}
+        \u{1E}{"type": "clock-class", "id": "c", "frequency": 1000000000}
+        \u{1E}{"type": "field-class-alias", "name": "u16", "field-class":
+            {"type": "fixed-length-unsigned-integer", "length": 16, "byte-order": "little-endian", "alignment": 8}}
+        \u{1E}{"type": "field-class-alias", "name": "id", "field-class":
+            {"type": "fixed-length-unsigned-integer", "length": 16, "byte-order": "little-endian", "alignment": 8,
+             "mappings": {"compact": [[0, 65534]], "extended": [[65535, 65535]]}, "roles": ["event-record-class-id"]}}
+        \u{1E}{"type": "field-class-alias", "name": "time", "field-class":
+            {"type": "fixed-length-unsigned-integer", "length": 32, "byte-order": "little-endian", "alignment": 8,
+             "roles": ["default-clock-timestamp"]}}
+        \u{1E}{"type": "data-stream-class", "default-clock-class-id": "c", "event-record-header-field-class":
+            {"type": "structure", "member-classes": [
+                {"name": "id", "field-class": "id"},
+                {"name": "v", "field-class": {"type": "variant",
+                    "selector-field-location": {"origin": "event-record-header", "path": ["id"]},
+                    "options": [
+                        {"name": "compact", "selector-field-ranges": [[0, 65534]], "field-class":
+                            {"type": "structure", "member-classes": [{"name": "timestamp", "field-class": "time"}]}},
+                        {"name": "extended", "selector-field-ranges": [[65535, 65535]], "field-class":
+                            {"type": "structure", "member-classes": [{"name": "id", "field-class": "id"},
+                                {"name": "timestamp", "field-class": "time"}]}}]}}]}}
+    "#;
+
+    #[test]
+    fn the_header_of_lttng_is_read_by_a_short_cut() {
+        let text = LTTNG.replace("\\u{1E}", "\u{1E}");
+        let trace = parse(text.as_bytes()).expect("right");
+        let plan = &trace.streams[0].header_plan.general;
+        assert!(matches!(plan, GeneralPlan::Selected(_)), "{plan:?}");
+    }
+}

@@ -425,16 +425,17 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
                 }
                 _ => None,
             };
-        let found = {
+        let (found, passed) = {
             let (nodes, opened): (&[Node], &[Opened<'c>]) =
                 match earlier.and_then(|index| self.earlier.get(index)) {
                     Some((_, draft)) => (&draft.nodes, &[]),
                     None => (&self.draft.nodes, &self.opened),
                 };
-            let mut search = Search { nodes, opened, location, steps_left: self.shared.steps_left };
+            let steps_left = self.shared.steps_left;
+            let mut search = Search { nodes, opened, location, steps_left, optionals: Vec::new() };
             let found = search.targets();
             self.shared.steps_left = search.steps_left;
-            found?
+            (found?, search.optionals)
         };
         let scope = earlier
             .and_then(|index| self.earlier.get(index))
@@ -471,6 +472,15 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
             };
             register = Some(before);
             int.save.get_or_insert(before);
+        }
+        for index in passed {
+            let node = usize::try_from(index).ok().and_then(|index| draft.nodes.get_mut(index));
+            if let (Some(Node { kind: Kind::Optional(selector), .. }), Some(register)) =
+                (node, register)
+                && !selector.clears.contains(&register)
+            {
+                selector.clears.push(register);
+            }
         }
         register.zip(target).ok_or_else(|| refuse(location, "leads to no earlier field"))
     }
@@ -517,6 +527,8 @@ struct Search<'a, 'c> {
     opened: &'a [Opened<'c>],
     location: &'a Location,
     steps_left: u64,
+    /// Optional fields that the location passes through: they may be absent.
+    optionals: Vec<u32>,
 }
 
 impl<'a> Search<'a, '_> {
@@ -621,7 +633,10 @@ impl<'a> Search<'a, '_> {
                 (Kind::Variant(selector), None) => {
                     queue.extend(selector.options.iter().rev().copied());
                 }
-                (Kind::Optional(_), None) => queue.push(index + 1),
+                (Kind::Optional(_), None) => {
+                    self.optionals.push(index);
+                    queue.push(index + 1);
+                }
                 (Kind::Array(_), None) => {
                     return Err(refuse(self.location, "leads into an array"));
                 }

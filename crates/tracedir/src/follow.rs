@@ -1,6 +1,7 @@
 //! Reading a recording while it is written.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use crate::merge::{Item, MAX_OPEN_FILES, item};
 use crate::options::{Correlate, ReadOptions};
 use crate::recording::clock_of_trace;
 use crate::stream::{PacketFile, Stream, StreamKey};
-use crate::turns::{Turn, Turns};
+use crate::turns::Turn;
 use crate::window::{Handles, READ_AHEAD_OF_MANY, Window};
 
 /// How a recording is followed.
@@ -79,7 +80,7 @@ pub struct Follow {
     traces: Vec<TraceKey>,
     sources: Vec<Source>,
     by_key: HashMap<(StreamKey, usize), usize>,
-    turns: Turns,
+    turns: BinaryHeap<Reverse<Turn>>,
     current: Option<Turn>,
     /// Nothing later than this is given.
     horizon: i64,
@@ -145,7 +146,7 @@ impl Follow {
             traces: Vec::new(),
             sources: Vec::new(),
             by_key: HashMap::new(),
-            turns: Turns::with_capacity(0),
+            turns: BinaryHeap::new(),
             current: None,
             horizon: i64::MIN,
             given: i64::MIN,
@@ -257,17 +258,17 @@ impl Follow {
         if let Some(done) = self.current.take() {
             let source = self.sources.get_mut(done.lane())?;
             match source.lane.advance(&source.stream, &mut self.findings) {
-                Some(at) => self.turns.push(Turn::new(at, done.lane())),
+                Some(at) => self.turns.push(Reverse(Turn::new(at, done.lane()))),
                 None => {
                     source.drained = true;
                     self.horizon = source.lane.stalled().unwrap_or(i64::MAX).min(self.horizon);
                 }
             }
         }
-        if self.turns.first()?.at() > self.horizon {
+        if self.turns.peek()?.0.at() > self.horizon {
             return None;
         }
-        self.current = self.turns.pop();
+        self.current = self.turns.pop().map(|Reverse(turn)| turn);
         self.current
     }
 
@@ -464,7 +465,7 @@ impl Follow {
             source.lane.set_patient(source.missed < MISSED);
             if let Some(at) = source.lane.next_packet(&source.stream, &mut self.findings) {
                 source.drained = false;
-                self.turns.push(Turn::new(at, index));
+                self.turns.push(Reverse(Turn::new(at, index)));
             }
         }
     }

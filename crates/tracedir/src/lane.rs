@@ -39,6 +39,8 @@ pub(crate) enum Pending {
     First,
     /// The end of a packet whose event records have all been given.
     PacketEnd,
+    /// The end of the range.
+    RangeEnd,
     /// The reader's current event record.
     Event,
     /// A loss before the packet that comes next.
@@ -181,6 +183,7 @@ impl Lane {
                     self.pending = Pending::Event;
                     return Some(self.event_time());
                 }
+                Pending::RangeEnd => return self.finish(),
                 Pending::Opened | Pending::Event => {}
             }
             self.pending = Pending::Event;
@@ -379,23 +382,25 @@ impl Lane {
         .map_err(|error| Cause::Damaged(Box::new(error)))
     }
 
-    /// Gives the packet its turn. `None` when it is the range's first packet too many.
+    /// Gives the packet its turn, or the end of the range when it is the first packet too many.
     fn announce(&mut self, file: &PacketFile, head: Head, entry: Pending) -> Option<i64> {
         let begin = file.time(head.begin);
-        if begin.is_some_and(|begin| begin >= self.range.end) {
-            return self.finish();
-        }
-        self.offset = head.next_offset().unwrap_or(file.file.len);
-        self.packets += 1;
         let end = file.time(head.end.filter(|end| *end != 0)).or(begin);
         let bits = file.stream_class().and_then(StreamClass::discarded_counter_bits);
         self.losses =
             self.before.map_or([None; 2], |before| losses(before, head, bits, begin, end));
-        self.before = Some(Before { end, discarded: head.discarded, sequence: head.sequence });
-        self.packet_end = end;
         if let Some(begin) = begin {
             self.at = begin.nanos();
         }
+        if begin.is_some_and(|begin| begin >= self.range.end) {
+            // What it tells was lost may have begun inside.
+            self.entry = Pending::RangeEnd;
+            return Some(self.after_loss());
+        }
+        self.offset = head.next_offset().unwrap_or(file.file.len);
+        self.packets += 1;
+        self.before = Some(Before { end, discarded: head.discarded, sequence: head.sequence });
+        self.packet_end = end;
         self.entry = entry;
         Some(self.after_loss())
     }
@@ -423,9 +428,9 @@ impl Lane {
         let early = first.filter(|first| begin.is_none_or(|begin| *first < begin.nanos()));
         let Some(first) = early else { return self.announce(file, head, entry) };
         if first >= self.range.end.nanos() {
-            return self.finish();
+            return self.announce(file, head, entry);
         }
-        // The loss before it is told as the packet tells it; only its turn comes earlier.
+        // What was lost before it is told as the packet tells it; only its turn comes earlier.
         let end = std::mem::replace(&mut self.range.end, Timestamp::MAX);
         let turn = self.announce(file, head, entry);
         self.range.end = end;

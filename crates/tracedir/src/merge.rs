@@ -34,7 +34,7 @@ use model::{TimeRange, Timestamp};
 use crate::finding::Findings;
 use crate::lane::{Lane, Lost, PacketEnds, Pending};
 use crate::stream::Stream;
-use crate::turns::{Turn, Turns};
+use crate::turns::{Tournament, Turn};
 use crate::window::{Handles, READ_AHEAD, READ_AHEAD_OF_MANY, Window};
 
 /// Up to so many streams, each keeps its file open while it is read.
@@ -113,9 +113,9 @@ pub struct Merged<'r> {
     streams: &'r [Stream],
     lanes: Vec<Lane>,
     range: TimeRange,
-    /// Lanes that wait, by what comes next in them.
-    waiting: Turns,
-    current: Option<Turn>,
+    turns: Tournament,
+    /// Whether the winner of the turns was given.
+    begun: bool,
     backward: u64,
     findings: Findings,
 }
@@ -125,23 +125,16 @@ impl<'r> Merged<'r> {
         let handles =
             if streams.len() <= MAX_OPEN_FILES { Handles::Keep } else { Handles::Release };
         let read_ahead = if streams.len() < MANY_STREAMS { READ_AHEAD } else { READ_AHEAD_OF_MANY };
-        let mut merged = Self {
-            streams,
-            lanes: Vec::with_capacity(streams.len()),
-            range,
-            waiting: Turns::with_capacity(streams.len()),
-            current: None,
-            backward: 0,
-            findings: Findings::default(),
-        };
-        for (index, stream) in streams.iter().enumerate() {
+        let mut findings = Findings::default();
+        let mut lanes = Vec::with_capacity(streams.len());
+        let mut first = Vec::with_capacity(streams.len());
+        for stream in streams {
             let mut lane = Lane::new(Window::new(handles, read_ahead), packet_ends);
-            if let Some(at) = lane.begin(stream, range, &mut merged.findings) {
-                merged.waiting.push(Turn::new(at, index));
-            }
-            merged.lanes.push(lane);
+            first.push(lane.begin(stream, range, &mut findings));
+            lanes.push(lane);
         }
-        merged
+        let turns = Tournament::new(&first);
+        Self { streams, lanes, range, turns, begun: false, backward: 0, findings }
     }
 
     /// The next item; `None` at the end. Damage costs the rest of a packet, is kept in [`Self::findings`], and the
@@ -167,23 +160,18 @@ impl<'r> Merged<'r> {
     /// Consumes the current turn and takes the next one.
     #[inline]
     fn step(&mut self) -> Option<Turn> {
-        self.current = match self.current {
-            None => self.waiting.pop(),
-            Some(done) => {
-                let lane = self.lanes.get_mut(done.lane())?;
-                let stream = self.streams.get(done.lane())?;
-                match lane.advance(stream, &mut self.findings) {
-                    None => self.waiting.pop(),
-                    Some(at) => {
-                        if at < done.at() && lane.pending() == Pending::Event {
-                            self.backward += 1;
-                        }
-                        Some(self.waiting.first_of(Turn::new(at, done.lane())))
-                    }
-                }
-            }
-        };
-        self.current
+        let winner = self.turns.winner()?;
+        if !self.begun {
+            self.begun = true;
+            return Some(winner);
+        }
+        let index = winner.lane();
+        let lane = self.lanes.get_mut(index)?;
+        let next = lane.advance(self.streams.get(index)?, &mut self.findings);
+        if next.is_some_and(|at| at < winner.at()) && lane.pending() == Pending::Event {
+            self.backward += 1;
+        }
+        self.turns.replace_winner(index, next)
     }
 
     /// How many event records were earlier than the one before them in their stream.

@@ -1,10 +1,12 @@
-//! Whose turn it is: a heap of lanes by what comes next in them.
+//! Whose turn it is: a tournament of lanes by what comes next in them.
 //!
-//! A turn compares as one number, so that comparing two needs no branch, and the heap is four-ary: the four turns below one lie
-//! side by side in one cache line. With a thousand lanes that is five lines for a turn that goes to the bottom, and one
-//! comparison for a lane that stays first.
+//! Every lane has a leaf of a binary tree; every inner node keeps the turn that lost there, and the winner goes up. When
+//! the winner's lane goes on, its next turn is compared with the losers on the way from its leaf to the top, and with
+//! nothing else. That way is known beforehand, so that the processor needs not wait for one comparison to know where
+//! the next one is, and a comparison chooses without a branch: with a thousand lanes, ten of both.
 
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 
 /// Whose turn it is when: ordered by time, then by lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub(crate) struct Turn {
 
 impl Turn {
     const SIGN: u64 = 1 << 63;
+    /// After all others.
+    const NEVER: Self = Self { biased: u64::MAX, lane: usize::MAX };
 
     #[inline]
     pub(crate) const fn new(at: i64, lane: usize) -> Self {
@@ -52,88 +56,61 @@ impl PartialOrd for Turn {
     }
 }
 
-/// Turns that wait.
+/// The turns of lanes from 0 on, one for each.
 #[derive(Debug)]
-pub(crate) struct Turns {
-    /// No turn is after one of the four below it: those of turn `n` are `4n + 1` to `4n + 4`.
-    heap: Vec<Turn>,
+pub(crate) struct Tournament {
+    /// The losers; the nodes below node `n` are `2n` and `2n + 1`, the leaf of lane `l` is as many nodes behind the last
+    /// as `l`. Node 0 keeps the winner.
+    nodes: Vec<Turn>,
 }
 
-impl Turns {
-    pub(crate) fn with_capacity(lanes: usize) -> Self {
-        Self { heap: Vec::with_capacity(lanes) }
-    }
-
-    pub(crate) fn push(&mut self, turn: Turn) {
-        let mut at = self.heap.len();
-        self.heap.push(turn);
-        while let Some(above) = at.checked_sub(1).map(|at| at / 4) {
-            match self.heap.get(above) {
-                Some(upper) if turn < *upper => self.heap.swap(above, at),
-                _ => break,
+impl Tournament {
+    /// `first` gives each lane's turn, `None` for one that is over.
+    pub(crate) fn new(first: &[Option<i64>]) -> Self {
+        let leaves = first.len().next_power_of_two();
+        let turn = |lane: usize| {
+            let at = first.get(lane).copied().flatten();
+            at.map_or(Turn::NEVER, |at| Turn::new(at, lane))
+        };
+        let mut nodes = vec![Turn::NEVER; leaves];
+        let mut winners: Vec<Turn> = (0..leaves).map(turn).collect();
+        // One round after the other: those who won in the last one meet in pairs.
+        while let Some(half) = Some(winners.len() / 2).filter(|half| *half > 0) {
+            let (pairs, _) = winners.as_chunks::<2>();
+            for (node, [a, b]) in nodes.iter_mut().skip(half).zip(pairs) {
+                *node = *a.max(b);
             }
-            at = above;
+            winners = pairs.iter().map(|[a, b]| *a.min(b)).collect();
         }
-    }
-
-    pub(crate) fn first(&self) -> Option<Turn> {
-        self.heap.first().copied()
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<Turn> {
-        let last = self.heap.pop()?;
-        match self.heap.first().copied() {
-            Some(first) => {
-                self.sink(last);
-                Some(first)
-            }
-            None => Some(last),
+        if let (Some(top), Some(winner)) = (nodes.first_mut(), winners.first()) {
+            *top = *winner;
         }
+        Self { nodes }
     }
 
-    /// The earlier of `mine` and the first that waits; the other one waits.
+    /// The first turn; `None` when all lanes are over.
     #[inline]
-    pub(crate) fn first_of(&mut self, mine: Turn) -> Turn {
-        match self.heap.first().copied() {
-            Some(first) if first < mine => {
-                self.sink(mine);
-                first
-            }
-            _ => mine,
-        }
+    pub(crate) fn winner(&self) -> Option<Turn> {
+        self.nodes.first().copied().filter(|turn| turn.lane != usize::MAX)
     }
 
-    /// Puts `turn` in the first one's place, and from there to its own.
-    fn sink(&mut self, turn: Turn) {
-        let heap = self.heap.as_mut_slice();
-        let mut at = 0;
-        loop {
-            let below = 4 * at + 1;
-            let (least, next) = match heap.get(below..below + 4) {
-                Some(&[a, b, c, d]) => {
-                    let (left, l) = if b < a { (b, 1) } else { (a, 0) };
-                    let (right, r) = if d < c { (d, 3) } else { (c, 2) };
-                    if right < left { (right, below + r) } else { (left, below + l) }
-                }
-                _ => {
-                    let few = heap.get(below..).unwrap_or_default();
-                    match few.iter().copied().zip(below..).min() {
-                        Some(least) => least,
-                        None => break,
-                    }
-                }
-            };
-            if turn <= least {
-                break;
-            }
-            if let Some(slot) = heap.get_mut(at) {
-                *slot = least;
-            }
-            at = next;
+    /// Gives the winner's lane its next turn, `None` when it is over; returns the new winner.
+    #[inline]
+    pub(crate) fn replace_winner(&mut self, lane: usize, next: Option<i64>) -> Option<Turn> {
+        let mut winner = next.map_or(Turn::NEVER, |at| Turn::new(at, lane));
+        let mut node = self.nodes.len().wrapping_add(lane) / 2;
+        while node > 0 {
+            let Some(loser) = self.nodes.get_mut(node) else { break };
+            let other = *loser;
+            let wins = other < winner;
+            *loser = select_unpredictable(wins, winner, other);
+            winner = select_unpredictable(wins, other, winner);
+            node /= 2;
         }
-        if let Some(slot) = heap.get_mut(at) {
-            *slot = turn;
+        if let Some(top) = self.nodes.first_mut() {
+            *top = winner;
         }
+        self.winner()
     }
 }
 
@@ -143,16 +120,15 @@ mod tests {
 
     #[test]
     fn a_turn_keeps_its_time_and_lane_and_orders_by_both() {
-        let turns = [(i64::MIN, 0), (-5, 7), (-5, 8), (0, 0), (3, usize::MAX), (i64::MAX, 1)];
+        let turns = [(i64::MIN, 0), (-5, 7), (-5, 8), (0, 0), (3, 9), (i64::MAX, 1)];
         for (at, lane) in turns {
             let turn = Turn::new(at, lane);
             assert_eq!((turn.at(), turn.lane()), (at, lane));
+            assert!(turn < Turn::NEVER);
         }
-        assert!(
-            turns
-                .windows(2)
-                .all(|two| { Turn::new(two[0].0, two[0].1) < Turn::new(two[1].0, two[1].1) })
-        );
+        let in_order =
+            |two: &[(i64, usize)]| Turn::new(two[0].0, two[0].1) < Turn::new(two[1].0, two[1].1);
+        assert!(turns.windows(2).all(in_order));
     }
 
     /// Numbers that look random and are the same each time.
@@ -166,34 +142,16 @@ mod tests {
     }
 
     #[test]
-    fn turns_come_out_in_order_for_any_number_of_lanes() {
-        for lanes in (0..30).chain([255, 1_000]) {
-            let mut next = numbers(lanes + 1);
-            let mut expected: Vec<Turn> = (0..lanes)
-                .map(|lane| {
-                    Turn::new(i64::try_from(next(50)).unwrap() - 25, usize::try_from(lane).unwrap())
-                })
-                .collect();
-            let mut turns = Turns::with_capacity(expected.len());
-            expected.iter().for_each(|turn| turns.push(*turn));
-            expected.sort();
-            let given: Vec<Turn> = std::iter::from_fn(|| turns.pop()).collect();
-            assert_eq!(given, expected);
-        }
-    }
-
-    #[test]
-    fn lanes_that_go_on_merge_as_sorting_does() {
-        for lanes in [1, 2, 3, 5, 17, 100] {
+    fn lanes_merge_as_sorting_does_for_any_number_of_them() {
+        for lanes in (0..35).chain([100, 255, 256, 257, 1_000]) {
             let mut next = numbers(lanes);
-            let own: Vec<Vec<i64>> = (0..lanes)
-                .map(|_| {
-                    let mut times: Vec<i64> =
-                        (0..next(40)).map(|_| i64::try_from(next(1_000)).unwrap()).collect();
-                    times.sort_unstable();
-                    times
-                })
-                .collect();
+            let mut times = |_| {
+                let mut times: Vec<i64> =
+                    (0..next(12)).map(|_| i64::try_from(next(200)).unwrap() - 100).collect();
+                times.sort_unstable();
+                times
+            };
+            let own: Vec<Vec<i64>> = (0..lanes).map(&mut times).collect();
             let mut expected: Vec<(i64, usize)> = own
                 .iter()
                 .enumerate()
@@ -201,18 +159,13 @@ mod tests {
                 .collect();
             expected.sort_unstable();
             let mut rest: Vec<_> = own.iter().map(|times| times.iter().copied()).collect();
-            let mut turns = Turns::with_capacity(rest.len());
-            for (lane, times) in rest.iter_mut().enumerate() {
-                times.next().into_iter().for_each(|at| turns.push(Turn::new(at, lane)));
-            }
+            let first: Vec<Option<i64>> = rest.iter_mut().map(Iterator::next).collect();
+            let mut tournament = Tournament::new(&first);
             let mut merged = Vec::new();
-            let mut current = turns.pop();
-            while let Some(turn) = current {
+            let mut winner = tournament.winner();
+            while let Some(turn) = winner {
                 merged.push((turn.at(), turn.lane()));
-                current = match rest[turn.lane()].next() {
-                    Some(at) => Some(turns.first_of(Turn::new(at, turn.lane()))),
-                    None => turns.pop(),
-                };
+                winner = tournament.replace_winner(turn.lane(), rest[turn.lane()].next());
             }
             assert_eq!(merged, expected, "{lanes} lanes");
         }

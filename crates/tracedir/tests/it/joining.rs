@@ -1,5 +1,6 @@
 //! What belongs together, and what only looks as if it did.
 
+use std::fs;
 use std::path::Path;
 
 use model::TimeRange;
@@ -99,6 +100,44 @@ fn tracefiles_that_lttng_rotated_join_by_cpu_when_they_follow_each_other() {
     assert_eq!(rotated([15, 40], 0, "ch_0_0"), (2, 0), "they overlap");
     assert_eq!(rotated([30, 40], 1, "ch_0_0"), (2, 0), "of another CPU");
     assert_eq!(rotated([30, 40], 0, "other_0_0"), (2, 0), "of another channel");
+}
+
+/// A CTF 2 trace with one packet: an event record of one byte at `at`.
+fn ctf2(folder: &Path, uuid: u8, identity: &str, at: u8) {
+    let metadata = format!(
+        "\u{1e}{{\"type\":\"preamble\",\"version\":2,\"uuid\":[{uuid},1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}}
+        \u{1e}{{\"type\":\"trace-class\",{identity}\"packet-header-field-class\":{{\"type\":\"structure\",\"member-classes\":[
+          {{\"name\":\"id\",\"field-class\":{{\"type\":\"fixed-length-unsigned-integer\",\"length\":8,\"byte-order\":\"little-endian\",\"alignment\":8,\"roles\":[\"data-stream-id\"]}}}}]}}}}
+        \u{1e}{{\"type\":\"clock-class\",\"id\":\"c\",\"name\":\"c\",\"frequency\":1000000000,\"origin\":\"unix-epoch\"}}
+        \u{1e}{{\"type\":\"data-stream-class\",\"default-clock-class-id\":\"c\",\"event-record-header-field-class\":{{\"type\":\"structure\",\"member-classes\":[
+          {{\"name\":\"t\",\"field-class\":{{\"type\":\"fixed-length-unsigned-integer\",\"length\":8,\"byte-order\":\"little-endian\",\"alignment\":8,\"roles\":[\"default-clock-timestamp\"]}}}}]}}}}
+        \u{1e}{{\"type\":\"event-record-class\",\"name\":\"e\"}}"
+    );
+    fs::create_dir_all(folder).unwrap();
+    fs::write(folder.join("metadata"), metadata).unwrap();
+    fs::write(folder.join("stream"), [3, at]).unwrap();
+}
+
+#[test]
+fn ctf_2_traces_join_by_namespace_name_and_unique_id() {
+    let named = |namespace: &str, name: &str, uid: &str| {
+        format!("\"namespace\":\"{namespace}\",\"name\":\"{name}\",\"uid\":\"{uid}\",")
+    };
+    let joined = |a: &str, b: &str, same_uuid: bool| {
+        let folder = tempfile::tempdir().unwrap();
+        ctf2(&folder.path().join("a"), 1, a, 10);
+        ctf2(&folder.path().join("b"), if same_uuid { 1 } else { 2 }, b, 20);
+        assert_eq!(read(&open(folder.path()), TimeRange::ALL).times, [10, 20]);
+        streams_and_traces(folder.path())
+    };
+    let own = named("n", "t", "1");
+    assert_eq!(joined(&own, &own, true), (1, 1));
+    assert_eq!(joined(&own, &own, false), (1, 1), "metadata streams may differ");
+    assert_eq!(joined(&own, &named("m", "t", "1"), true), (2, 2));
+    assert_eq!(joined(&own, &named("n", "u", "1"), true), (2, 2));
+    assert_eq!(joined(&own, &named("n", "t", "2"), true), (2, 2));
+    assert_eq!(joined("", "", true), (1, 1), "by the UUID of the metadata stream");
+    assert_eq!(joined("", "", false), (2, 2));
 }
 
 #[test]

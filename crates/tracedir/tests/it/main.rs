@@ -13,6 +13,7 @@ mod discovery;
 mod expected;
 mod following;
 mod joining;
+mod losses;
 mod made;
 mod reading;
 mod seeking;

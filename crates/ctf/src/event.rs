@@ -87,7 +87,6 @@ impl Scopes {
         self.ticks = clock.map(Ticks::new);
         (self.index, self.next_index, self.class, self.timestamp) = (0, 0, None, None);
         self.order = order;
-        self.stack.start_packet();
     }
 
     #[inline]
@@ -450,7 +449,7 @@ fn read_header(
     }
     // Also taken to say exactly which field of a short cut is at fault.
     let mut roles = HeaderRoles(Header::default());
-    let mut walk = context.walk(layout, pos).first();
+    let mut walk = context.walk(layout, pos);
     walk.run(0, true, &mut roles)
         .map_err(|fault| fault.into_error(Scope::EventHeader, layout, Some(index)))?;
     Ok((roles.0, walk.pos))
@@ -514,7 +513,7 @@ fn run_segments(
                 pos = advanced(context, pos, bits.ok_or(too_long)?, node)?;
             }
             Then::Walk(node) => {
-                let mut walk = context.walk(layout, pos).first();
+                let mut walk = context.walk(layout, pos);
                 walk.run(node, true, &mut ())?;
                 pos = walk.pos;
             }
@@ -627,14 +626,19 @@ impl<'a> EventRecord<'a> {
         self.scopes.pos
     }
 
-    const fn context(&self) -> Context<'a> {
+    pub(crate) const fn context(&self) -> Context<'a> {
         let Scopes { registers, stack, limit, .. } = self.scopes;
         Context { data: self.bytes, limit: *limit, registers: registers.as_slice(), stack }
     }
 
+    /// The programs that its trace class's event records are decoded by, which no other trace class shares.
+    pub(crate) const fn programs(&self) -> &'a Arc<Programs> {
+        &self.scopes.programs
+    }
+
     /// The layout of a scope, its owner's index, its anchors and where it begins.
     #[inline]
-    fn part(&self, scope: Scope) -> Option<Part<'a>> {
+    pub(crate) fn part(&self, scope: Scope) -> Option<Part<'a>> {
         let Scopes { anchors, programs, begin, .. } = self.scopes;
         let (stream, class) = (self.stream, self.class);
         let (layout, owner) = match scope {
@@ -703,10 +707,10 @@ impl<'a> EventRecord<'a> {
 }
 
 #[derive(Clone, Copy)]
-struct Part<'a> {
-    layout: &'a Layout,
+pub(crate) struct Part<'a> {
+    pub(crate) layout: &'a Layout,
     owner: u32,
-    anchors: &'a [u64],
+    pub(crate) anchors: &'a [u64],
     begin: u64,
 }
 

@@ -65,7 +65,6 @@ mod ticks;
 mod value;
 mod view;
 mod walk;
-mod work;
 pub mod writer;
 
 pub use class::{

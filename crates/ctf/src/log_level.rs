@@ -27,6 +27,11 @@ pub(crate) fn number(text: &str) -> Option<i64> {
     })
 }
 
+/// The name of a number.
+pub(crate) fn name(level: i64) -> Option<&'static str> {
+    NAMES.get(usize::try_from(level).ok()?).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,5 +42,6 @@ mod tests {
         assert_eq!(number("warning"), Some(4));
         assert_eq!(number("Debug"), Some(14));
         assert_eq!(number("TRACE_"), None);
+        assert_eq!((name(4), name(15), name(-1)), (Some("TRACE_WARNING"), None, None));
     }
 }

@@ -3,9 +3,9 @@
 use super::number::{binary, decimal, general, hex_byte, hexadecimal, octal, signed_decimal};
 use super::options::{Palette, TextOptions};
 use super::output::Output;
-use super::quote::{self, quoted};
+use super::quote::{self, escaped_chars, quoted};
 use crate::class::Base;
-use crate::value::{EnumValue, Field, Shape, Value, Visitor};
+use crate::value::{BitsValue, EnumValue, Field, Shape, Value, Visitor};
 
 /// How values look.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +45,21 @@ impl Style {
         }
     }
 
+    /// The separator and, with names, what is before the `number`th member of a structure or, without a name, element
+    /// of an array.
+    pub(crate) fn label(&self, out: &mut Output, names: bool, number: u64, name: Option<&str>) {
+        out.push_bytes(if number == 0 { b" " } else { b", " });
+        match name {
+            _ if !names => {}
+            Some(name) => self.field_name(out, name),
+            None => {
+                out.push(b'[');
+                decimal(out, number);
+                out.fixed(b"] = ");
+            }
+        }
+    }
+
     /// Any value but a compound's.
     pub(crate) fn scalar(&self, out: &mut Output, field: &Field<'_>, value: Value<'_>) {
         match value {
@@ -54,17 +69,33 @@ impl Style {
             }
             Value::Float(number) => self.value(out, |out| general(out, number)),
             Value::Str(text) => self.text(out, text),
-            Value::WideStr(text) => self.text(out, text.chars().collect::<String>().as_bytes()),
+            Value::WideStr(text) => self.value(out, |out| {
+                out.push(b'"');
+                escaped_chars::<quote::C>(out, text.chars());
+                out.push(b'"');
+            }),
             Value::Enum(value) => self.enumeration(out, field, &value),
             Value::Bool(truth) => {
                 self.value(out, |out| out.push_bytes(if truth { b"true" } else { b"false" }));
             }
-            Value::Bits(bits) => self.value(out, |out| {
-                out.fixed(b"0x");
-                hexadecimal(out, bits.raw());
-            }),
+            Value::Bits(bits) => self.bits(out, &bits),
             Value::Blob(bytes) => blob(out, bytes),
             Value::Compound(_) => {}
+        }
+    }
+
+    /// `0x5 { "one", "other" }`: the bits and the names of those that are set.
+    fn bits(&self, out: &mut Output, bits: &BitsValue<'_>) {
+        self.value(out, |out| {
+            out.fixed(b"0x");
+            hexadecimal(out, bits.raw());
+        });
+        for (at, name) in bits.flags().enumerate() {
+            out.push_bytes(if at == 0 { b" { " } else { b", " });
+            self.text(out, name.as_bytes());
+        }
+        if bits.flags().next().is_some() {
+            out.fixed(b" }");
         }
     }
 
@@ -152,7 +183,7 @@ pub(crate) fn number(out: &mut Output, raw: u64, bits: u32, base: Base, signed: 
 fn blob(out: &mut Output, bytes: &[u8]) {
     out.fixed(b"{ ");
     for byte in bytes {
-        hex_byte(out, *byte);
+        hex_byte(out, *byte, b'a');
         out.push(b' ');
     }
     out.push(b'}');
@@ -186,6 +217,13 @@ pub struct Fields<'o> {
 }
 
 impl Fields<'_> {
+    /// For one value whose label stands already.
+    pub(crate) fn unlabelled(self) -> Self {
+        self.levels.clear();
+        self.levels.push(Level { shape: Shape::Variant, count: 0 });
+        self
+    }
+
     /// The root structure of a scope, whose members `visit` shows.
     pub(crate) fn structure(mut self, visit: impl FnOnce(&mut Self)) {
         self.levels.clear();
@@ -207,17 +245,8 @@ impl Fields<'_> {
         }
         let number = level.count;
         level.count += 1;
-        self.out.push_bytes(if number == 0 { b" " } else { b", " });
-        if !self.names {
-            return;
-        }
-        if level.shape == Shape::Structure {
-            self.style.field_name(self.out, field.name());
-        } else {
-            self.out.push(b'[');
-            decimal(self.out, number);
-            self.out.fixed(b"] = ");
-        }
+        let name = (level.shape == Shape::Structure).then(|| field.name());
+        self.style.label(self.out, self.names, number, name);
     }
 }
 

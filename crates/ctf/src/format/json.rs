@@ -14,8 +14,8 @@
 use std::io::Write;
 
 use super::number::{decimal, signed_decimal};
-use super::output::Output;
-use super::quote::{self, escaped};
+use super::output::{Output, Piece};
+use super::quote::{self, escaped, escaped_chars};
 use super::stream::StreamText;
 use crate::event::EventRecord;
 use crate::value::{EnumValue, Field, Scope, Shape, Value, Visitor};
@@ -24,6 +24,8 @@ use crate::value::{EnumValue, Field, Scope, Shape, Value, Visitor};
 #[derive(Debug, Default)]
 pub struct JsonWriter {
     levels: Vec<Level>,
+    /// The context of a packet, while it is written.
+    scratch: Output,
 }
 
 impl JsonWriter {
@@ -36,8 +38,11 @@ impl JsonWriter {
     /// Takes note of a packet that the stream comes to. `visit` shows the fields of the packet's context, which all
     /// lines of the packet show: without what the reader itself uses.
     pub fn enter_packet(&mut self, stream: &mut StreamText, visit: impl FnOnce(&mut Fields<'_>)) {
-        stream.packet.clear();
-        self.structure(true, visit, &mut stream.packet);
+        let mut out = std::mem::take(&mut self.scratch);
+        out.clear();
+        self.structure(true, visit, &mut out);
+        stream.packet = Piece::new(out.as_bytes());
+        self.scratch = out;
     }
 
     /// Appends the line of one event record of `stream`, with its line feed.
@@ -56,7 +61,7 @@ impl JsonWriter {
         string(out, record.name().as_bytes());
         if !stream.packet.is_empty() {
             out.fixed(b",\"packet\":");
-            out.push_bytes(stream.packet.as_bytes());
+            out.piece(&stream.packet);
         }
         for (scope, key) in [
             (Scope::EventCommonContext, "common_context"),
@@ -128,7 +133,11 @@ impl<'a> Visitor<'a> for Fields<'_> {
             Value::Signed(number) => signed_decimal(self.out, number),
             Value::Float(number) => float(self.out, number),
             Value::Str(text) => string(self.out, text),
-            Value::WideStr(text) => string(self.out, text.chars().collect::<String>().as_bytes()),
+            Value::WideStr(text) => {
+                self.out.push(b'"');
+                escaped_chars::<quote::Json>(self.out, text.chars());
+                self.out.push(b'"');
+            }
             Value::Enum(value) => enumeration(self.out, &value),
             Value::Bool(truth) => self.out.push_bytes(if truth { b"true" } else { b"false" }),
             Value::Bits(bits) => decimal(self.out, bits.raw()),

@@ -28,11 +28,13 @@
 //! # Ok::<(), ctf::Error>(())
 //! ```
 
+mod cache;
 mod fields;
 pub mod json;
 mod number;
 mod options;
 mod output;
+mod program;
 mod quote;
 mod stream;
 pub mod text;

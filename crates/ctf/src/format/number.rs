@@ -10,6 +10,9 @@ use super::output::Output;
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 const EIGHT_DIGITS: u64 = 100_000_000;
 
+/// Numbers below have at most eight digits.
+pub(crate) const SHORT_LIMIT: u64 = EIGHT_DIGITS;
+
 /// The eight decimal digits of a number below 10⁸ as the bytes of a word, the first digit in the lowest byte.
 #[inline]
 const fn eight_digits(value: u64) -> u64 {
@@ -38,12 +41,19 @@ pub(crate) fn decimal(out: &mut Output, value: u64) {
 /// Of a number below 10⁸.
 #[inline]
 fn short_decimal(out: &mut Output, value: u64) {
+    let (digits, count) = short_digits(value);
+    out.with_room::<8>(|room| {
+        *room = digits;
+        count
+    });
+}
+
+/// The digits of a number below [`SHORT_LIMIT`] and how many there are.
+#[inline(always)]
+pub(crate) const fn short_digits(value: u64) -> ([u8; 8], usize) {
     let digits = eight_digits(value);
     let zeros = leading_zeros(digits);
-    out.with_room::<8>(|room| {
-        *room = ((digits + ZEROS) >> (8 * zeros)).to_le_bytes();
-        to_usize(8 - zeros)
-    });
+    (((digits + ZEROS) >> (8 * zeros)).to_le_bytes(), to_usize(8 - zeros))
 }
 
 fn long_decimal(out: &mut Output, value: u64) {
@@ -75,9 +85,18 @@ pub(crate) fn signed_decimal(out: &mut Output, value: i64) {
 /// Nine digits of a number of nanoseconds below a second, after a point.
 #[inline]
 pub(crate) fn point_and_nanos(out: &mut Output, nanos: u64) {
+    out.fixed(&nanos_digits(nanos));
+}
+
+/// A point and nine digits.
+#[inline(always)]
+pub(crate) fn nanos_digits(nanos: u64) -> [u8; 10] {
     let [first, ..] = (nanos / EIGHT_DIGITS).to_le_bytes();
-    out.fixed(&[b'.', b'0' + first.min(9)]);
-    all_eight(out, nanos % EIGHT_DIGITS);
+    let rest = eight_digits(nanos % EIGHT_DIGITS) + ZEROS;
+    let all = u128::from(b'.') | (u128::from(b'0' + first.min(9)) << 8) | (u128::from(rest) << 16);
+    let mut digits = [0; 10];
+    digits.iter_mut().zip(all.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+    digits
 }
 
 /// Unsigned decimal with leading zeros up to `width` digits.
@@ -90,14 +109,20 @@ pub(crate) fn padded(out: &mut Output, value: u64, width: usize) {
 /// Hexadecimal with upper-case digits and without leading zeros.
 #[inline]
 pub(crate) fn hexadecimal(out: &mut Output, value: u64) {
+    let (digits, count) = hexadecimal_digits(value);
+    out.with_room::<16>(|room| {
+        *room = digits;
+        count
+    });
+}
+
+/// The digits of [`hexadecimal`] and how many there are.
+#[inline(always)]
+pub(crate) fn hexadecimal_digits(value: u64) -> ([u8; 16], usize) {
     let unused = value.leading_zeros().min(60) / 4;
     let left = value << (4 * unused);
-    out.with_room::<16>(|room| {
-        let (upper, lower) = room.split_at_mut(8);
-        upper.copy_from_slice(&hex_digits(left >> 32).to_be_bytes());
-        lower.copy_from_slice(&hex_digits(left & 0xFFFF_FFFF).to_be_bytes());
-        to_usize(16 - unused)
-    });
+    let (upper, lower) = (hex_digits(left >> 32), hex_digits(left & 0xFFFF_FFFF));
+    (((u128::from(upper) << 64) | u128::from(lower)).to_be_bytes(), to_usize(16 - unused))
 }
 
 /// The eight hexadecimal digits of a number below 2³², the first digit in the highest byte.
@@ -110,9 +135,9 @@ const fn hex_digits(value: u64) -> u64 {
     nibbles + ZEROS + letters * 7
 }
 
-/// Two hexadecimal digits in upper case.
-pub(crate) fn hex_byte(out: &mut Output, byte: u8) {
-    let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'A' - 10 + nibble };
+/// Two hexadecimal digits; `ten` is `a` or `A`.
+pub(crate) fn hex_byte(out: &mut Output, byte: u8, ten: u8) {
+    let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { ten - 10 + nibble };
     out.fixed(&[digit(byte >> 4), digit(byte & 0xF)]);
 }
 
@@ -275,6 +300,7 @@ mod tests {
             let nanos = value % 1_000_000_000;
             assert_eq!(written(|out| point_and_nanos(out, nanos)), format!(".{nanos:09}"));
         }
-        assert_eq!(written(|out| hex_byte(out, 0xA0)), "A0");
+        assert_eq!(written(|out| hex_byte(out, 0xA0, b'A')), "A0");
+        assert_eq!(written(|out| hex_byte(out, 0x5F, b'a')), "5f");
     }
 }

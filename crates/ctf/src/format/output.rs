@@ -119,6 +119,102 @@ impl Output {
     }
 }
 
+/// A text that is written again and again: in one step when it is short.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Piece {
+    short: [u8; SHORT],
+    len: usize,
+    /// The whole text, when it is longer than that.
+    long: Box<[u8]>,
+}
+
+/// The longest text that is stored whole: two 16-byte registers.
+pub(crate) const SHORT: usize = 32;
+
+impl Piece {
+    pub(crate) fn new(text: &[u8]) -> Self {
+        let mut short = [0; SHORT];
+        short.iter_mut().zip(text).for_each(|(place, byte)| *place = *byte);
+        let long = if text.len() > SHORT { text.into() } else { Box::default() };
+        Self { short, len: text.len(), long }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether [`Cursor::put_piece`] takes it.
+    pub(crate) const fn is_short(&self) -> bool {
+        self.len <= SHORT
+    }
+}
+
+impl Output {
+    #[inline]
+    pub(crate) fn piece(&mut self, piece: &Piece) {
+        if piece.len <= SHORT {
+            self.with_room::<SHORT>(|room| {
+                *room = piece.short;
+                piece.len
+            });
+        } else {
+            self.push_bytes(&piece.long);
+        }
+    }
+
+    /// A cursor at the end, with at least so much room.
+    #[inline(always)]
+    pub(crate) fn cursor(&mut self, room: usize) -> Cursor<'_> {
+        if self.bytes.len() - self.len < room {
+            self.grow(room);
+        }
+        Cursor { room: self.bytes.get_mut(self.len..).unwrap_or_default(), at: 0 }
+    }
+
+    /// Takes what a cursor wrote.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, written: usize) {
+        self.len = self.bytes.len().min(self.len + written);
+    }
+}
+
+/// Writes into the room of an [`Output`] without keeping its length in memory up to date, which would make each piece
+/// wait for the one before.
+#[derive(Debug)]
+pub(crate) struct Cursor<'o> {
+    room: &'o mut [u8],
+    at: usize,
+}
+
+impl Cursor<'_> {
+    #[inline(always)]
+    pub(crate) const fn written(&self) -> usize {
+        self.at
+    }
+
+    /// How much room is left.
+    #[inline(always)]
+    pub(crate) const fn left(&self) -> usize {
+        self.room.len() - self.at
+    }
+
+    /// Appends the first `used` bytes of a text, which is stored whole; nothing when there is no room for all of it.
+    #[inline(always)]
+    pub(crate) fn put<const N: usize>(&mut self, text: &[u8; N], used: usize) {
+        debug_assert!(self.left() >= N, "room was asked for");
+        if let Some(room) = self.room.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut) {
+            *room = *text;
+            self.at += used.min(N);
+        }
+    }
+
+    /// Appends a piece that is short.
+    #[inline(always)]
+    pub(crate) fn put_piece(&mut self, piece: &Piece) {
+        self.put(&piece.short, piece.len);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,8 @@
 //! Eight bytes are looked at and copied at once: a word tells whether any of its bytes is special and which is the
 //! first, so that text without specials costs a few instructions for each eight bytes.
 
-use super::output::Output;
+use super::number::hex_byte;
+use super::output::{Cursor, Output};
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x8080_8080_8080_8080;
@@ -62,9 +63,8 @@ impl Escapes for C {
             0x0D => b'r',
             0x1B => b'e',
             0x01..=0x1F | 0x7F => {
-                let digit =
-                    |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' - 10 + nibble };
-                return out.fixed(&[b'\\', b'x', digit(byte >> 4), digit(byte & 0xF)]);
+                out.fixed(b"\\x");
+                return hex_byte(out, byte, b'a');
             }
             _ => return out.push(byte),
         };
@@ -89,7 +89,7 @@ impl Escapes for Json {
             b'\r' => b'r',
             0x00..=0x1F => {
                 out.fixed(b"\\u00");
-                return super::number::hex_byte(out, byte);
+                return hex_byte(out, byte, b'A');
             }
             _ => return out.push(byte),
         };
@@ -128,6 +128,40 @@ pub(crate) fn escaped<E: Escapes>(out: &mut Output, text: &[u8]) {
     for byte in rest {
         E::escape(out, *byte);
     }
+}
+
+/// A text of any encoding.
+pub(crate) fn escaped_chars<E: Escapes>(out: &mut Output, chars: impl Iterator<Item = char>) {
+    for char in chars {
+        escaped::<E>(out, char.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+}
+
+/// Writes the beginning of a text up to the first word in which something is special, `text` being the first `len` bytes
+/// of what there is to read. Returns how much of it was written.
+#[inline(always)]
+pub(crate) fn plain_words<E: Escapes>(line: &mut Cursor<'_>, bytes: &[u8], len: usize) -> usize {
+    let mut done = 0;
+    while done < len
+        && line.left() >= 8
+        && let Some(word) = bytes.get(done..).and_then(<[u8]>::first_chunk)
+    {
+        let used = (len - done).min(8);
+        // What follows the text is made plain.
+        let beyond = u64::MAX.checked_shl(8 * to_u32(used)).unwrap_or(0);
+        let text = u64::from_le_bytes(*word) & !beyond | (ONES * u64::from(b'x')) & beyond;
+        if E::special(text) != 0 {
+            break;
+        }
+        line.put(word, used);
+        done += used;
+    }
+    done
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "at most 8")]
+const fn to_u32(value: usize) -> u32 {
+    value as u32
 }
 
 const fn to_usize(value: u32) -> usize {

@@ -1,6 +1,8 @@
 //! What the lines of one data stream have in common.
 
-use super::output::Output;
+use std::cell::Cell;
+
+use super::output::Piece;
 
 /// What the lines of one data stream have in common: the name of its trace, and the context of the packet it is in as
 /// a writer wrote it. For one writer; made anew for another.
@@ -8,7 +10,9 @@ use super::output::Output;
 pub struct StreamText {
     /// Of the trace, below the path that was asked for.
     pub(crate) folder: Box<str>,
-    pub(crate) packet: Output,
+    pub(crate) packet: Piece,
+    /// Where the writer keeps the programs of the trace class that was met last.
+    pub(crate) slot: Cell<usize>,
 }
 
 impl StreamText {
@@ -16,6 +20,6 @@ impl StreamText {
     /// empty when it is that path itself.
     #[must_use]
     pub fn new(folder: &str) -> Self {
-        Self { folder: folder.into(), packet: Output::new() }
+        Self { folder: folder.into(), ..Self::default() }
     }
 }

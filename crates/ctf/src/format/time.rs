@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use super::number::{decimal, padded, point_and_nanos};
-use super::options::{TextOptions, TimeStyle};
-use super::output::Output;
+use super::fields::Style;
+use super::number::{decimal, nanos_digits, padded, point_and_nanos};
+use super::options::{Names, TextOptions, TimeStyle};
+use super::output::{Output, Piece, SHORT};
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
@@ -12,14 +13,24 @@ const SECONDS_PER_DAY: i64 = 86_400;
 /// Seconds east of UTC at a second since the epoch: the zone in which times of day are shown.
 pub type ZoneOffset = Box<dyn Fn(i64) -> i32 + Send>;
 
-/// Writes times; keeps that of the line before.
+/// Writes the times of lines and the differences between them, with what stands around; keeps the time of the line
+/// before.
 pub(crate) struct TimeWriter {
     style: TimeStyle,
     zone: ZoneOffset,
-    /// The second whose calendar text is kept.
-    second: Option<i64>,
-    /// `hh:mm:ss` or `YYYY-MM-DD hh:mm:ss` of that second.
-    calendar: Output,
+    /// What precedes the time.
+    opening: Piece,
+    /// The nanosecond with which the second begins whose calendar text is kept.
+    second: i64,
+    /// What precedes the time, and `hh:mm:ss` or `YYYY-MM-DD hh:mm:ss` of that second.
+    calendar: Piece,
+    /// What stands between time and difference.
+    middle: Piece,
+    /// What follows the difference.
+    closing: Piece,
+    shows_delta: bool,
+    /// Times of day and differences are shown, and all pieces are short.
+    is_usual: bool,
     delta: Delta,
 }
 
@@ -51,36 +62,95 @@ impl fmt::Debug for TimeWriter {
 
 impl TimeWriter {
     pub(crate) fn new(options: &TextOptions, zone: ZoneOffset) -> Self {
+        let style = Style::new(options);
+        let named = options.names.contains(Names::HEADER);
+        let [mut opening, mut middle, mut closing] = [const { Output::new() }; 3];
+        if named {
+            style.name(&mut opening, "timestamp");
+        } else {
+            opening.push(b'[');
+        }
+        opening.push_bytes(style.palette.time.as_bytes());
+        middle.push_bytes(style.palette.reset.as_bytes());
+        middle.push_bytes(if named { b"" } else { b"] " });
+        if options.delta && named {
+            middle.fixed(b", ");
+            style.name(&mut middle, "delta");
+        } else if options.delta {
+            middle.push(b'(');
+            closing.fixed(b") ");
+        }
+        if options.delta {
+            middle.push(b'+');
+        }
         Self {
             style: options.time,
             zone,
-            second: None,
-            calendar: Output::new(),
+            opening: Piece::new(opening.as_bytes()),
+            second: i64::MIN,
+            calendar: Piece::default(),
+            middle: Piece::new(middle.as_bytes()),
+            closing: Piece::new(closing.as_bytes()),
+            shows_delta: options.delta,
+            is_usual: false,
             delta: Delta::NONE,
         }
     }
 
-    /// Takes the time of a line, in nanoseconds since the clock's origin and in cycles: the difference to the line
-    /// before, in the unit that is shown; `None` where it is not known.
+    /// The time of a line, in nanoseconds since the clock's origin and in cycles, and the difference to the line
+    /// before in the unit that is shown.
     #[inline]
-    pub(crate) fn step(&mut self, nanos: i64, cycles: u64) -> Option<u64> {
+    pub(crate) fn write(&mut self, nanos: i64, cycles: u64, out: &mut Output) {
+        const SECOND: u64 = NANOS_PER_SECOND.unsigned_abs();
         let at = if self.style == TimeStyle::Cycles { cycles } else { nanos.cast_unsigned() };
-        self.delta.step(at)
+        let delta = self.delta.step(at);
+        let since = nanos.wrapping_sub(self.second).cast_unsigned();
+        if self.is_usual
+            && since < SECOND
+            && let Some(delta) = delta.filter(|delta| *delta < SECOND)
+        {
+            return self.usual(since, delta, out);
+        }
+        self.time(nanos, cycles, out);
+        out.piece(&self.middle);
+        if self.shows_delta {
+            self.difference(delta, out);
+            out.piece(&self.closing);
+        }
     }
 
-    #[inline]
-    pub(crate) fn time(&mut self, nanos: i64, cycles: u64, out: &mut Output) {
+    /// Of a time in the second that is kept and a difference below a second, all pieces being short.
+    #[inline(always)]
+    fn usual(&self, since: u64, delta: u64, out: &mut Output) {
+        let mut line = out.cursor(3 * SHORT + 32);
+        line.put_piece(&self.calendar);
+        line.put(&nanos_digits(since), 10);
+        line.put_piece(&self.middle);
+        line.put(b"0", 1);
+        line.put(&nanos_digits(delta), 10);
+        line.put_piece(&self.closing);
+        let written = line.written();
+        out.advance(written);
+    }
+
+    fn time(&mut self, nanos: i64, cycles: u64, out: &mut Output) {
+        const SECOND: u64 = NANOS_PER_SECOND.unsigned_abs();
         match self.style {
             TimeStyle::TimeOfDay | TimeStyle::DateAndTime if nanos >= 0 => {
-                let second = nanos / NANOS_PER_SECOND;
-                if self.second != Some(second) {
-                    self.keep(second);
+                let mut since = nanos.wrapping_sub(self.second).cast_unsigned();
+                if since >= SECOND {
+                    self.keep(nanos / NANOS_PER_SECOND);
+                    since = nanos.wrapping_sub(self.second).cast_unsigned();
                 }
-                out.push_bytes(self.calendar.as_bytes());
-                point_and_nanos(out, (nanos % NANOS_PER_SECOND).unsigned_abs());
+                out.piece(&self.calendar);
+                point_and_nanos(out, since);
             }
-            TimeStyle::Cycles => padded(out, cycles, 20),
+            TimeStyle::Cycles => {
+                out.piece(&self.opening);
+                padded(out, cycles, 20);
+            }
             _ => {
+                out.piece(&self.opening);
                 if nanos < 0 {
                     out.push(b'-');
                 }
@@ -89,44 +159,45 @@ impl TimeWriter {
         }
     }
 
-    /// A difference that [`Self::step`] returned.
-    #[inline]
-    pub(crate) fn delta(&self, delta: Option<u64>, out: &mut Output) {
+    /// The difference without its sign.
+    fn difference(&self, delta: Option<u64>, out: &mut Output) {
         match (self.style, delta) {
-            (TimeStyle::Cycles, None) => out.fixed(b"+????????????"),
-            (TimeStyle::Cycles, Some(cycles)) => {
-                out.push(b'+');
-                padded(out, cycles, 12);
-            }
-            (_, None) => out.fixed(b"+?.?????????"),
-            (_, Some(nanos)) => {
-                out.push(b'+');
-                seconds(nanos, out);
-            }
+            (TimeStyle::Cycles, None) => out.fixed(b"????????????"),
+            (TimeStyle::Cycles, Some(cycles)) => padded(out, cycles, 12),
+            (_, None) => out.fixed(b"?.?????????"),
+            (_, Some(nanos)) => seconds(nanos, out),
         }
     }
 
     #[cold]
     fn keep(&mut self, second: i64) {
         let local = second.saturating_add(i64::from((self.zone)(second)));
-        self.second = Some(second);
-        self.calendar.clear();
+        self.second = second * NANOS_PER_SECOND;
+        let mut text = Output::new();
+        text.piece(&self.opening);
         if self.style == TimeStyle::DateAndTime {
-            date(local.div_euclid(SECONDS_PER_DAY), &mut self.calendar);
+            date(local.div_euclid(SECONDS_PER_DAY), &mut text);
         }
         let of_day = local.rem_euclid(SECONDS_PER_DAY).unsigned_abs();
-        padded(&mut self.calendar, of_day / 3_600, 2);
+        padded(&mut text, of_day / 3_600, 2);
         for part in [of_day / 60 % 60, of_day % 60] {
-            self.calendar.push(b':');
-            padded(&mut self.calendar, part, 2);
+            text.push(b':');
+            padded(&mut text, part, 2);
         }
+        self.calendar = Piece::new(text.as_bytes());
+        self.is_usual = self.shows_delta
+            && [&self.calendar, &self.middle, &self.closing].iter().all(|piece| piece.is_short());
     }
 }
 
 #[inline]
 fn seconds(nanos: u64, out: &mut Output) {
     const SECOND: u64 = NANOS_PER_SECOND.unsigned_abs();
-    decimal(out, nanos / SECOND);
+    if nanos < SECOND {
+        out.push(b'0');
+    } else {
+        decimal(out, nanos / SECOND);
+    }
     point_and_nanos(out, nanos % SECOND);
 }
 
@@ -170,18 +241,18 @@ mod tests {
     fn times_are_shown_in_the_zone() {
         let at = 1_795_193_047_736_468_450;
         for (style, expected) in [
-            (TimeStyle::TimeOfDay, "22:14:07.736468450"),
-            (TimeStyle::DateAndTime, "2026-11-20 22:14:07.736468450"),
-            (TimeStyle::Seconds, "1795193047.736468450"),
-            (TimeStyle::Cycles, "00000000000000000042"),
+            (TimeStyle::TimeOfDay, "[22:14:07.736468450"),
+            (TimeStyle::DateAndTime, "[2026-11-20 22:14:07.736468450"),
+            (TimeStyle::Seconds, "[1795193047.736468450"),
+            (TimeStyle::Cycles, "[00000000000000000042"),
         ] {
             let mut writer = writer(style);
             assert_eq!(text(|out| writer.time(at, 42, out)), expected);
-            // The second is the one that is kept.
+            // The second is the one that is kept, and then one before it.
             assert_eq!(text(|out| writer.time(at, 42, out)), expected);
-            assert_ne!(text(|out| writer.time(at + NANOS_PER_SECOND, 43, out)), expected);
+            assert_ne!(text(|out| writer.time(at - NANOS_PER_SECOND, 43, out)), expected);
         }
-        assert_eq!(text(|out| writer(TimeStyle::DateAndTime).time(-1, 0, out)), "-0.000000001");
+        assert_eq!(text(|out| writer(TimeStyle::DateAndTime).time(-1, 0, out)), "[-0.000000001");
     }
 
     #[test]
@@ -202,26 +273,20 @@ mod tests {
 
     #[test]
     fn differences_are_to_the_line_before_and_wrap() {
-        let mut writer = writer(TimeStyle::TimeOfDay);
-        let mut shown = |at: i64| {
-            let delta = writer.step(at, 0);
-            text(|out| writer.delta(delta, out))
-        };
-        assert_eq!(shown(1_000_000_000), "+?.?????????");
-        assert_eq!(shown(2_000_000_001), "+1.000000001");
-        assert_eq!(shown(1_999_999_999), "+18446744073.709551614");
+        let mut writer = writer(TimeStyle::Seconds);
+        let mut shown = |at: i64| text(|out| writer.write(at, 0, out));
+        assert_eq!(shown(1_000_000_000), "[1.000000000] (+?.?????????) ");
+        assert_eq!(shown(2_000_000_001), "[2.000000001] (+1.000000001) ");
+        assert_eq!(shown(1_999_999_999), "[1.999999999] (+18446744073.709551614) ");
         // A step of one nanosecond backwards is the number that stands for "unknown".
-        assert_eq!(shown(1_999_999_998), "+?.?????????");
+        assert_eq!(shown(1_999_999_998), "[1.999999998] (+?.?????????) ");
     }
 
     #[test]
     fn differences_of_cycles_are_padded() {
         let mut writer = writer(TimeStyle::Cycles);
-        let mut shown = |cycles: u64| {
-            let delta = writer.step(0, cycles);
-            text(|out| writer.delta(delta, out))
-        };
-        assert_eq!(shown(5), "+????????????");
-        assert_eq!(shown(4_081), "+000000004076");
+        let mut shown = |cycles: u64| text(|out| writer.write(0, cycles, out));
+        assert_eq!(shown(5), "[00000000000000000005] (+????????????) ");
+        assert_eq!(shown(4_081), "[00000000000000004081] (+000000004076) ");
     }
 }

@@ -463,30 +463,34 @@ fn imply_clock(
     clock: &mut Option<usize>,
 ) -> Result<()> {
     let [context, header] = drafts;
-    let timestamp = header.as_ref().and_then(|draft| {
-        let mut members = members(&draft.nodes).into_iter();
-        members.find(|node| &*name_of(draft, *node) == "timestamp")
-    });
-    let time = timestamp.and_then(|node| integer(header.as_mut()?, node)).filter(|int| !int.signed);
+    let header_nodes = header.iter_mut().flat_map(|draft| &mut draft.nodes);
+    let mut unmapped: Vec<_> = header_nodes.filter_map(unmapped_time).collect();
     let bounds = [Role::ClockTimestamp, Role::PacketEnd];
     let mut context_nodes = context.iter().flat_map(|draft| &draft.nodes);
     let has_bounds = context_nodes
         .any(|node| matches!(&node.kind, Kind::Integer(int) if int.role.is_some_and(|role| bounds.contains(&role))));
-    let unmapped = time.filter(|int| int.role.is_none());
-    if clock.is_some() || (unmapped.is_none() && !has_bounds) {
+    if clock.is_some() || (unmapped.is_empty() && !has_bounds) {
         return Ok(());
     }
     match clocks.all.len() {
         0 => clocks.all.push(ClockClass::new(IMPLICIT_CLOCK)),
         1 => {}
-        _ if unmapped.is_none() => return Ok(()),
+        _ if unmapped.is_empty() => return Ok(()),
         _ => return Err((at, TextProblem::Missing("the clock of an event header's timestamp"))),
     }
     *clock = Some(0);
-    if let Some(int) = unmapped {
-        int.role = Some(Role::ClockTimestamp);
-    }
+    unmapped.iter_mut().for_each(|int| int.role = Some(Role::ClockTimestamp));
     Ok(())
+}
+
+/// A `timestamp` at any depth, as in LTTng's headers, that names no clock.
+fn unmapped_time(node: &mut Node) -> Option<&mut Integer> {
+    match &mut node.kind {
+        Kind::Integer(int) if &*node.name == "timestamp" && !int.signed && int.role.is_none() => {
+            Some(int)
+        }
+        _ => None,
+    }
 }
 
 // Compiling.

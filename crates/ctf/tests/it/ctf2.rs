@@ -221,7 +221,7 @@ fn every_kind_of_field_is_read() {
             b"\x13\x3E\x00\x7Da\x00\xAC\x20\x00\x00\xCA\xFEhi\x00?"
         ),
         "{ low = 3, turned = 8, half = 1.5, leb = ( \"least\" : container = -3 ), \
-         wide = \"a€\", blob = { CA FE }, part = \"hi\" }"
+         wide = \"a€\", blob = { ca fe }, part = \"hi\" }"
     );
 }
 

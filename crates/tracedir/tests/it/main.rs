@@ -17,3 +17,4 @@ mod losses;
 mod made;
 mod reading;
 mod seeking;
+mod text;

@@ -78,7 +78,7 @@ fn event_records_are_counted_by_name_as_the_reference_does() {
 }
 
 /// All lines of a recording.
-fn text(recording: &Recording, options: TextOptions) -> Vec<u8> {
+pub(crate) fn text(recording: &Recording, options: TextOptions) -> Vec<u8> {
     let mut writer = TextWriter::new(options, Box::new(|_| 0));
     let mut out = Output::new();
     let mut streams = vec![(u64::MAX, StreamText::default()); recording.streams().len()];
@@ -95,7 +95,7 @@ fn text(recording: &Recording, options: TextOptions) -> Vec<u8> {
     out.as_bytes().to_vec()
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -106,9 +106,9 @@ fn the_default_text_is_the_references_byte_for_byte() {
     assert_eq!(differing, [] as [&Path; 0]);
 }
 
-#[test]
-fn the_sorted_lines_with_all_names_are_the_references() {
-    let options = TextOptions {
+/// The options whose sorted lines do not depend on the order of streams.
+pub(crate) fn canonical() -> TextOptions {
+    TextOptions {
         time: TimeStyle::Seconds,
         delta: false,
         names: Names::ALL,
@@ -117,12 +117,19 @@ fn the_sorted_lines_with_all_names_are_the_references() {
             | HeaderFields::LOG_LEVEL
             | HeaderFields::EMF,
         ..TextOptions::default()
-    };
-    let sorted = |text: Vec<u8>| {
-        let mut lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
-        lines.sort_unstable();
-        lines.concat()
-    };
+    }
+}
+
+pub(crate) fn sorted_lines(text: &[u8]) -> Vec<u8> {
+    let mut lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+    lines.sort_unstable();
+    lines.concat()
+}
+
+#[test]
+fn the_sorted_lines_with_all_names_are_the_references() {
+    let sorted = |text: Vec<u8>| sorted_lines(&text);
+    let options = canonical();
     let differing = differing(options, sorted, |reference| &reference.sha256_canonical_sorted);
     assert_eq!(differing, [] as [&Path; 0]);
 }

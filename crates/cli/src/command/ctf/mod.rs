@@ -1,6 +1,5 @@
 //! `throughline ctf VERB PATH…`: what traces in the Common Trace Format hold.
 
-mod check;
 mod info;
 
 use clap::Subcommand;
@@ -10,7 +9,6 @@ use crate::outcome::Outcome;
 const EXAMPLES: &str = "\
 Examples:
   throughline ctf info session/        streams, packets, clocks, environment, loss
-  throughline ctf check session/       everything that is wrong, and where
   throughline ctf info --format json session/ | jq '.traces[].streams[].packets'";
 
 #[derive(clap::Args)]
@@ -24,13 +22,10 @@ pub(crate) struct Args {
 enum Verb {
     /// Say what traces hold: streams, packets, clocks, environment, loss
     Info(info::Args),
-    /// Read everything and say what is wrong, and where
-    Check(check::Args),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     match &args.verb {
         Verb::Info(args) => info::run(args),
-        Verb::Check(args) => check::run(args),
     }
 }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use ctf::format::json::JsonWriter;
 use ctf::format::text::TextWriter;
 use ctf::format::{Output, StreamText};
-use tracedir::{Event, LogicalTrace, Recording};
+use tracedir::{Event, Recording};
 
 /// Output is written in pieces of about this many bytes.
 const PIECE: usize = 64 << 10;
@@ -59,12 +59,9 @@ impl Printer {
         recording: &Recording,
         paths: &[PathBuf],
     ) -> Self {
-        let folders = (0..recording.streams().len()).map(|index| {
-            // A trace of several folders is not named by any of them, nor by babeltrace2.
-            match recording.trace_of(index).map(LogicalTrace::folders) {
-                Some([only]) => below(only, paths),
-                _ => String::new(),
-            }
+        let folders = recording.streams().iter().map(|stream| {
+            let folder = stream.files().next().and_then(|file| file.path.parent());
+            folder.map_or_else(String::new, |folder| below(folder, paths))
         });
         let streams = folders.map(|folder| (u64::MAX, StreamText::new(&folder))).collect();
         Self { writer, sink, out: Output::with_capacity(2 * PIECE), streams }

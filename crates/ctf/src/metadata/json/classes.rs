@@ -561,6 +561,10 @@ fn mappings(
             entries.push(Mapping { label: label.into(), first, last });
         }
     }
+    if what == "flags" {
+        // The members of an object have no order; the reference shows flags in that of their names.
+        entries.sort_by(|one, other| one.label.cmp(&other.label));
+    }
     Ok(Arc::new(Mappings::new(entries)))
 }
 

@@ -39,6 +39,7 @@ pub(crate) struct Scopes {
     pub(crate) registers: Vec<Cell<u64>>,
     pub(crate) stack: Stack,
     programs: Arc<Programs>,
+    usual: Usual,
     /// Where each segment begins: see [`Programs`].
     anchors: Vec<u64>,
     /// Where the current event record begins, before alignment.
@@ -85,6 +86,7 @@ impl Scopes {
         self.pos = info.header_end_bits;
         self.clock = info.begin;
         self.ticks = clock.map(Ticks::new);
+        self.usual = Usual::default();
         (self.index, self.next_index, self.class, self.timestamp) = (0, 0, None, None);
         self.order = order;
     }
@@ -197,10 +199,11 @@ impl Scopes {
         let Self { registers, stack, programs, limit, .. } = self;
         let context = Context { data: bytes, limit: *limit, registers, stack };
         let ticking = self.ticks.is_some();
+        let mut usual = self.usual;
         let (mut begin, mut clock, mut index) = (self.pos, self.clock, self.next_index);
         while begin < *limit {
             let place = Standing { context, programs, trace, stream, begin };
-            let Some(step) = place.step(&mut []) else { break };
+            let Some(step) = place.step(&mut [], &mut usual) else { break };
             let next = if ticking { ticked(clock, step.header) } else { clock };
             if next.is_some_and(|next| next > safe) {
                 break;
@@ -210,6 +213,7 @@ impl Scopes {
             index += 1;
         }
         (self.pos, self.clock, self.next_index) = (begin, clock, index);
+        self.usual = usual;
     }
 
     /// Says that the data end early, once.
@@ -255,10 +259,10 @@ impl Scopes {
         stream: &StreamClass,
         bytes: &[u8],
     ) -> Option<u32> {
-        let Self { registers, stack, programs, anchors, .. } = self;
+        let Self { registers, stack, programs, anchors, usual, .. } = self;
         let context = Context { data: bytes, limit: self.limit, registers, stack };
         let place = Standing { context, programs, trace, stream, begin: self.pos };
-        let step = place.step(anchors)?;
+        let step = place.step(anchors, usual)?;
         if let Some(ticks) = &mut self.ticks {
             let clock = ticked(self.clock, step.header);
             self.timestamp = match clock {
@@ -349,6 +353,25 @@ struct Standing<'a> {
     begin: u64,
 }
 
+/// The class of the event record before. Most often the next one is of the same, and to guess so lets the processor go
+/// on before it has seen the id.
+#[derive(Debug, Clone, Copy)]
+struct Usual {
+    id: u64,
+    class: u32,
+}
+
+impl Usual {
+    /// No event record before: ids this large have no class, see [`EventIds`](crate::class::EventIds).
+    const NONE: Self = Self { id: u64::MAX, class: u32::MAX };
+}
+
+impl Default for Usual {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 /// An event record that was gone over.
 #[derive(Debug, Clone, Copy)]
 struct Step {
@@ -361,7 +384,7 @@ impl Standing<'_> {
     /// Looks where the event record ends, and notes in `anchors` where its parts begin. `None` when
     /// [`Scopes::decode`] must say what is wrong, if anything is.
     #[inline(always)]
-    fn step(&self, anchors: &mut [u64]) -> Option<Step> {
+    fn step(&self, anchors: &mut [u64], usual: &mut Usual) -> Option<Step> {
         let Self { context, programs, trace, stream, begin } = *self;
         let (header, after) = match &stream.header_plan.quick {
             // Nor is this the way to see whether byte orders change inside a byte.
@@ -369,7 +392,11 @@ impl Standing<'_> {
             Some(quick) => quick.read(&context, begin)?,
             None => read_header(&context, stream, begin, 0).ok()?,
         };
-        let class = class_of(stream, header.id).ok()?;
+        let id = header.id.unwrap_or_else(|| stream.only_event_id.unwrap_or(0));
+        if usual.id != id {
+            *usual = Usual { id, class: class_of(stream, header.id).ok()? };
+        }
+        let class = usual.class;
         let program = programs.get(class)?;
         let end = program.run(&context, (trace, stream, class), after, anchors)?;
         (end != begin).then_some(Step { header, class, end })

@@ -8,7 +8,7 @@ use crate::class::{ByteOrder, EventRecordClass, StreamClass, TraceClass};
 use crate::clock::{self, ClockClass};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::header::{GeneralPlan, Header};
-use crate::layout::{Kind, Layout, Node, Role, Then};
+use crate::layout::{Kind, Layout, Role, Then};
 use crate::order;
 use crate::packet::{Count, PacketInfo};
 use crate::program::Programs;
@@ -167,15 +167,14 @@ impl Scopes {
         bytes: &[u8],
         times: Range<i64>,
     ) -> Count {
-        let clock_class = trace.clock_of(stream);
-        let cycles = clock_class.map_or((0, None), |clock| cycles_of(clock, &times));
+        let range = Cycles::new(trace.clock_of(stream), &times);
         let safe = self.ticks.map_or(u64::MAX, |ticks| ticks.safe_cycles());
         let mut count = Count::default();
         loop {
-            self.hurry(trace, stream, bytes, (cycles, safe), &mut count);
+            self.hurry((trace, stream), bytes, &range, safe, &mut count);
             let before = self.clock;
             match self.advance(trace, stream, bytes) {
-                Ok(true) => count.add(before, self.clock, cycles),
+                Ok(true) => count.add(before, self.clock, &range),
                 Ok(false) => break,
                 Err(error) => {
                     count.error = Some(error);
@@ -190,10 +189,10 @@ impl Scopes {
     /// Counts event records up to one that needs [`Self::advance`].
     fn hurry(
         &mut self,
-        trace: &TraceClass,
-        stream: &StreamClass,
+        (trace, stream): (&TraceClass, &StreamClass),
         bytes: &[u8],
-        (cycles, safe): ((u64, Option<u64>), u64),
+        range: &Cycles<'_>,
+        safe: u64,
         count: &mut Count,
     ) {
         let Self { registers, stack, programs, limit, .. } = self;
@@ -208,7 +207,7 @@ impl Scopes {
             if next.is_some_and(|next| next > safe) {
                 break;
             }
-            count.add(clock, next, cycles);
+            count.add(clock, next, range);
             (begin, clock) = (step.end, next);
             index += 1;
         }
@@ -304,8 +303,12 @@ impl Scopes {
             let Some(layout) = layout else { continue };
             let base = program.and_then(|program| program.base(scope)).unwrap_or(0);
             let anchors = anchors.get_mut(base..).unwrap_or_default();
-            pos = run_segments(&context, layout, pos, anchors)
-                .map_err(|fault| fault.into_error(scope, layout, Some(index)))?;
+            let begin = pos;
+            pos = run_segments(&context, layout, begin, anchors).map_err(|fault| {
+                // A segment has many fields: walking finds the one that is at fault, and where it is.
+                let walked = context.walk(layout, begin).run(0, true, &mut ());
+                walked.err().unwrap_or(fault).into_error(scope, layout, Some(index))
+            })?;
         }
 
         (self.begin, self.pos) = (begin, pos);
@@ -362,7 +365,7 @@ struct Usual {
 }
 
 impl Usual {
-    /// No event record before: ids this large have no class, see [`EventIds`](crate::class::EventIds).
+    /// No event record before; if there is an id like this, the general way finds its class.
     const NONE: Self = Self { id: u64::MAX, class: u32::MAX };
 }
 
@@ -404,15 +407,57 @@ impl Standing<'_> {
 }
 
 impl Count {
-    /// Counts an event record that moved the clock, if that lies in the range.
+    /// Counts an event record that moved the clock.
     #[inline(always)]
-    fn add(&mut self, before: Option<u64>, clock: Option<u64>, range: (u64, Option<u64>)) {
-        let is_in = |clock| range.0 <= clock && range.1.is_none_or(|end| clock < end);
-        if clock.is_none_or(is_in) {
-            self.events += 1;
-            self.backward += u64::from(clock < before);
+    fn add(&mut self, before: Option<u64>, after: Option<u64>, range: &Cycles<'_>) {
+        let (Some(clock), Some(cycles)) = (range.clock, after) else {
+            self.untimed += 1;
+            return;
+        };
+        let is_in = range.first <= cycles && range.end.is_none_or(|end| cycles < end);
+        self.events += u64::from(is_in);
+        if after < before {
+            // Two values of a quick clock can be the same time.
+            let before = before.map(|before| clock.to_ns_wide(before));
+            self.backward += u64::from(Some(clock.to_ns_wide(cycles)) < before);
         }
     }
+}
+
+/// A range of times in cycles of a clock.
+struct Cycles<'a> {
+    clock: Option<&'a ClockClass>,
+    first: u64,
+    end: Option<u64>,
+}
+
+impl<'a> Cycles<'a> {
+    fn new(clock: Option<&'a ClockClass>, times: &Range<i64>) -> Self {
+        let at_or_after = |nanos: i64| clock.and_then(|clock| first_cycle(clock, nanos));
+        let end = if times.end == i64::MAX { None } else { at_or_after(times.end) };
+        match if times.start == i64::MIN { Some(0) } else { at_or_after(times.start) } {
+            Some(first) => Self { clock, first, end },
+            None => Self { clock, first: u64::MAX, end: Some(0) },
+        }
+    }
+}
+
+/// The first value of a clock whose time is `nanos` or later.
+fn first_cycle(clock: &ClockClass, nanos: i64) -> Option<u64> {
+    // Times never fall when cycles rise.
+    let (mut below, mut above) = (0, u64::MAX);
+    let mut found = None;
+    while below <= above {
+        let middle = below + (above - below) / 2;
+        if clock.to_ns_wide(middle) < i128::from(nanos) {
+            below = middle.checked_add(1)?;
+        } else {
+            found = Some(middle);
+            let Some(before) = middle.checked_sub(1) else { break };
+            above = before;
+        }
+    }
+    found
 }
 
 /// The clock behind an event record's header.
@@ -421,33 +466,6 @@ fn ticked(clock: Option<u64>, header: Header) -> Option<u64> {
     match header.time {
         Some((value, bits)) => Some(clock::update(clock.unwrap_or(0), value, bits)),
         None => clock,
-    }
-}
-
-/// The first value of a clock in a range of times, and the first one after it.
-fn cycles_of(clock: &ClockClass, times: &Range<i64>) -> (u64, Option<u64>) {
-    let first_at = |nanos: i64| {
-        // Times never fall when cycles rise.
-        let (mut below, mut found) = (0, None);
-        let mut above = u64::MAX;
-        while below <= above {
-            let middle = below + (above - below) / 2;
-            if clock.to_ns_wide(middle) < i128::from(nanos) {
-                let Some(next) = middle.checked_add(1) else { break };
-                below = next;
-            } else {
-                found = Some(middle);
-                let Some(before) = middle.checked_sub(1) else { break };
-                above = before;
-            }
-        }
-        found
-    };
-    let end = if times.end == i64::MAX { None } else { first_at(times.end) };
-    let first = if times.start == i64::MIN { Some(0) } else { first_at(times.start) };
-    match first {
-        Some(first) => (first, end),
-        None => (u64::MAX, Some(0)),
     }
 }
 
@@ -512,11 +530,11 @@ fn run_segments(
     anchors: &mut [u64],
 ) -> Result<u64, Fault> {
     let mut pos = aligned(context, pos, layout.align, 0)?;
-    for (index, (segment, anchor)) in layout.segments.iter().zip(anchors).enumerate() {
+    for (segment, anchor) in layout.segments.iter().zip(anchors) {
         *anchor = pos;
         let end = pos.saturating_add(segment.bits);
         if end > context.limit {
-            return Err(first_fault(context, layout, index, pos));
+            return Err(walk::beyond(context, pos, 0, end));
         }
         for save in &segment.saves {
             let value = save.read(context.data, pos).unwrap_or(0);
@@ -547,21 +565,6 @@ fn run_segments(
         }
     }
     Ok(pos)
-}
-
-/// A segment does not fit: finds the first of its fields that does not.
-#[cold]
-fn first_fault(context: &Context<'_>, layout: &Layout, segment: usize, pos: u64) -> Fault {
-    let end_of = |node: &Node| {
-        let place = node.place.filter(|place| usize::try_from(place.segment) == Ok(segment))?;
-        Some(pos.saturating_add(place.offset).saturating_add(node.min_bits))
-    };
-    let mut ends =
-        (0_u32..).zip(&layout.nodes).filter(|(_, node)| !matches!(node.kind, Kind::Structure));
-    let first = ends
-        .find_map(|(index, node)| Some((index, end_of(node).filter(|end| *end > context.limit)?)));
-    let (node, end) = first.unwrap_or((0, u64::MAX));
-    walk::beyond(context, pos, node, end)
 }
 
 /// One event record. Fields are read from the packet when asked for.

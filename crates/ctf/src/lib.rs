@@ -43,6 +43,8 @@
 //! # Ok::<(), ctf::Error>(())
 //! ```
 
+#[cfg(test)]
+mod agree;
 mod bits;
 mod class;
 mod clock;

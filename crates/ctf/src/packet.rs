@@ -277,9 +277,12 @@ impl Roles {
 pub struct Count {
     /// Event records in the range.
     pub events: u64,
-    /// How many of them are earlier than the one before, or than the packet's begin if they are its first.
+    /// Event records without a time.
+    pub untimed: u64,
+    /// How many, in the range or not, are earlier than the one before, or than the packet's begin if they are its
+    /// first.
     pub backward: u64,
-    /// What is wrong with the event record after the last that was counted.
+    /// What is wrong with the event record after the last that was gone over.
     pub error: Option<DecodeError>,
 }
 
@@ -385,7 +388,7 @@ impl<B: AsRef<[u8]>> EventReader<B> {
     /// Goes through the event records that are left and counts those in a range of time, without giving them: costs
     /// less than half of [`Self::advance`].
     ///
-    /// Event records without a time are counted. Everything is checked as by [`Self::advance`], with the same errors.
+    /// `i64::MIN` and `i64::MAX` are no bounds. Everything is checked as by [`Self::advance`], with the same errors.
     pub fn count_rest(&mut self, times: Range<i64>) -> Count {
         let Some(stream) = self.trace.streams.get(self.stream) else { return Count::default() };
         self.scopes.count_rest(&self.trace, stream, self.bytes.as_ref(), times)

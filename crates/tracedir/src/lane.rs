@@ -202,11 +202,57 @@ impl Lane {
     /// Time of the reader's event record; without a clock, that of the turn before.
     #[inline]
     fn event_time(&mut self) -> i64 {
-        let event = self.reader.as_ref().and_then(EventReader::event);
-        if let Some(at) = event.and_then(|event| event.timestamp_ns()) {
+        if let Some(at) = self.reader.as_ref().and_then(EventReader::timestamp_ns) {
             self.at = at;
         }
         self.at
+    }
+
+    /// Goes through the whole stream and counts, as far as they lie in the range, its event records; losses go to
+    /// `lose`.
+    pub(crate) fn count(
+        &mut self,
+        stream: &Stream,
+        range: TimeRange,
+        findings: &mut Findings,
+        mut lose: impl FnMut(Lost),
+    ) -> (u64, u64) {
+        let (mut events, mut backward) = (0, 0);
+        let mut turn = self.begin(stream, range, findings);
+        while let Some(at) = turn {
+            let is_in = range.contains(Timestamp::from_nanos(at));
+            match self.pending {
+                Pending::Loss => self.loss.filter(|_| is_in).into_iter().for_each(&mut lose),
+                Pending::Packet => {
+                    if let Err(next) = self.open_announced(stream, findings) {
+                        turn = next;
+                        continue;
+                    }
+                    self.pending = Pending::Opened;
+                    continue;
+                }
+                Pending::First | Pending::Event => events += u64::from(is_in),
+                Pending::Opened => {
+                    let Some(reader) = self.reader.as_mut() else { break };
+                    let count = reader.count_rest(range.begin.nanos()..range.end.nanos());
+                    events += count.events + if is_in { count.untimed } else { 0 };
+                    backward += count.backward;
+                    if let Some(error) = count.error {
+                        self.report(stream, error, findings);
+                    }
+                    turn = self.leave_packet(stream, findings);
+                    continue;
+                }
+                Pending::PacketEnd | Pending::RangeEnd => {}
+            }
+            // After the first event record of a packet the others are counted together.
+            if self.pending == Pending::First {
+                self.pending = Pending::Opened;
+            } else {
+                turn = self.advance(stream, findings);
+            }
+        }
+        (events, backward)
     }
 
     fn leave_packet(&mut self, stream: &Stream, findings: &mut Findings) -> Option<i64> {

@@ -35,6 +35,7 @@
 mod chunk;
 mod classes;
 mod correlate;
+mod count;
 mod discover;
 mod error;
 mod finding;
@@ -57,6 +58,7 @@ pub use chunk::{
 };
 pub use classes::{ClassCache, MAX_METADATA_BYTES};
 pub use correlate::{ClockGroup, ClockOfTrace, ClockOrigin, Uncorrelated};
+pub use count::Counted;
 pub use discover::{MAX_DEPTH, MAX_STREAM_FILES, StreamFile, TraceFolder, discover};
 pub use error::{Action, Error};
 pub use finding::{Cause, Finding, Findings};

@@ -18,7 +18,7 @@ use model::{TimeRange, Timestamp};
 use tracedir::{ClassCache, Correlate, Item, Merged, PacketEnds, ReadOptions, Recording};
 
 use self::counts::{Count, Counts};
-use self::print::{Printer, Sink, Writer};
+use self::print::{Printer, Sink, Unseen, Writer};
 use self::progress::Progress;
 use self::select::Selection;
 use self::summary::Losses;
@@ -168,7 +168,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let grep = args.selection.grep.clone();
     let selection = Selection::new(&args.selection.patterns, grep, recording.streams().len());
     selection.check(&recording).context("--grep")?;
-    let sink = Sink::open(args.output.as_deref())?;
+    let mut sink = Sink::open(args.output.as_deref())?;
+    if args.count == Some(Count::All) && selection.is_all() && args.limit.is_none() {
+        return count(&recording, range, &mut sink);
+    }
     // Text is the reference's, also where its order is its own.
     let packet_ends = match args.format {
         Format::Text if args.count.is_none() => PacketEnds::Awaited,
@@ -191,6 +194,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     summary::tell_backward(merged.backward());
     let unreadable = summary::tell(recording.findings()) | summary::tell(merged.findings());
     Ok(if unreadable || !found { Outcome::No } else { Outcome::Done })
+}
+
+/// Counts what needs neither to be shown nor to be chosen.
+fn count(recording: &Recording, range: TimeRange, sink: &mut Sink) -> anyhow::Result<Outcome> {
+    let mut losses = Losses::default();
+    let counted = recording.count(range, |loss| losses.add(loss));
+    sink.write(&format!("{}\n", counted.events))?;
+    losses.complain();
+    summary::tell_backward(counted.backward);
+    let unreadable = summary::tell(recording.findings()) | summary::tell(&counted.findings);
+    Ok(if unreadable { Outcome::No } else { Outcome::Done })
 }
 
 /// From the first point in time to the last, both included.
@@ -219,7 +233,7 @@ fn range(args: &Args, recording: &Recording) -> anyhow::Result<TimeRange> {
 fn writer(args: &Args) -> Writer {
     match args.format {
         _ if args.count.is_some() => Writer::Nothing,
-        Format::None => Writer::Nothing,
+        Format::None => Writer::Unseen(Unseen::default()),
         Format::Json => Writer::Json(JsonWriter::new()),
         Format::Text => Writer::Text(Box::new(args.style.writer(args.output.is_some()))),
     }

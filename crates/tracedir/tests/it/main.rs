@@ -8,6 +8,7 @@
 
 mod chunks;
 mod clocks;
+mod counting;
 mod damage;
 mod discovery;
 mod expected;

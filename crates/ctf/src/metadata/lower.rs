@@ -455,7 +455,8 @@ fn take_clock(draft: &mut Draft, clocks: &Clocks, clock: &mut Option<usize>) -> 
     Ok(())
 }
 
-/// Times that name no clock belong to the only one; when there is none, to one of 1 GHz.
+/// Times that name no clock belong to the only one; when there is none, to one of 1 GHz. In an event header they may
+/// lie inside of other members.
 fn imply_clock(
     at: usize,
     drafts: [&mut Option<Draft>; 2],
@@ -464,22 +465,26 @@ fn imply_clock(
 ) -> Result<()> {
     let [context, header] = drafts;
     let header_nodes = header.iter_mut().flat_map(|draft| &mut draft.nodes);
-    let mut unmapped: Vec<_> = header_nodes.filter_map(unmapped_time).collect();
-    let bounds = [Role::ClockTimestamp, Role::PacketEnd];
-    let mut context_nodes = context.iter().flat_map(|draft| &draft.nodes);
-    let has_bounds = context_nodes
-        .any(|node| matches!(&node.kind, Kind::Integer(int) if int.role.is_some_and(|role| bounds.contains(&role))));
-    if clock.is_some() || (unmapped.is_empty() && !has_bounds) {
-        return Ok(());
-    }
+    let unmapped: Vec<_> = header_nodes.filter_map(unmapped_time).collect();
+    let is_bound = |node: &Node| {
+        let Kind::Integer(int) = &node.kind else { return false };
+        matches!(int.role, Some(Role::ClockTimestamp | Role::PacketEnd))
+    };
+    let has_bounds = context.iter().flat_map(|draft| &draft.nodes).any(is_bound);
+    let is_needed = clock.is_none() && (has_bounds || !unmapped.is_empty());
     match clocks.all.len() {
-        0 => clocks.all.push(ClockClass::new(IMPLICIT_CLOCK)),
+        0 if is_needed => clocks.all.push(ClockClass::new(IMPLICIT_CLOCK)),
         1 => {}
-        _ if unmapped.is_empty() => return Ok(()),
+        // One of several is known already, or none is needed.
+        _ if !is_needed || unmapped.is_empty() => return Ok(()),
         _ => return Err((at, TextProblem::Missing("the clock of an event header's timestamp"))),
     }
-    *clock = Some(0);
-    unmapped.iter_mut().for_each(|int| int.role = Some(Role::ClockTimestamp));
+    if is_needed {
+        *clock = Some(0);
+    }
+    for int in unmapped {
+        int.role = Some(Role::ClockTimestamp);
+    }
     Ok(())
 }
 

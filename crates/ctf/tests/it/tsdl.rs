@@ -334,3 +334,24 @@ fn clocks_that_times_are_mapped_to_must_exist_where_they_are_used() {
     );
     assert!(with_fields(&format!("typealias {mapped} := unused; u8 a;")).is_ok());
 }
+
+#[test]
+fn times_without_a_clock_have_one_of_1_ghz_also_inside_of_a_headers_members() {
+    let declared = "clock { name = c; freq = 1000; };";
+    let header = "enum : u8 { a = 0 ... 30, b } id; variant <id> { struct { u8 timestamp; } a; struct { u16 timestamp; } b; } v;";
+    for (clock, ns) in [("", 5), (declared, 5_000_000)] {
+        let trace = parse(&format!(
+            "{clock} stream {{ event.header := struct {{ {header} }}; }}; event {{ name = e; id = 0; }};"
+        ));
+        let Ok(Outcome::Ready(mut events)) =
+            EventReader::open(trace.expect("metadata"), [0, 5, 0, 5])
+        else {
+            panic!("no header")
+        };
+        let mut times = Vec::new();
+        while let Ok(Some(event)) = events.next_event() {
+            times.push(event.timestamp_ns());
+        }
+        assert_eq!(times, [Some(ns), Some(ns)]);
+    }
+}

@@ -5,25 +5,41 @@
 //!  "common_context":{"vtid":7},"context":{},"payload":{"path":"/tmp/x","bytes":4096}}
 //! ```
 //!
-//! Numbers are exact, also those of 64 bits: a reader that keeps numbers as 64-bit floats must take care. Enumerations
-//! are `{"value":3,"labels":["A"]}`, floats that are not finite are the strings `"NaN"`, `"Infinity"` and
-//! `"-Infinity"`. Bytes that are not UTF-8 become U+FFFD. Members appear in the order of the packet.
-//! `timestamp_ns` is `null` without a clock, `host` is `null` when the environment names none; absent contexts are left
-//! out.
+//! Members appear in the order of the packet, and those of a line in the order above. `timestamp_ns` is `null` without a
+//! clock, `host` is `null` when the environment names none; `packet` is left out when the packet's context has nothing
+//! but what the reader itself uses, contexts and payload when the event record has none. Two members of a structure may
+//! have one name: CTF 1.8 leaves out an underscore.
+//!
+//! | value | JSON |
+//! |---|---|
+//! | integer, bit array | a number, exact also with 64 bits: a reader that keeps numbers as 64-bit floats must take care |
+//! | floating point number | the shortest number that reads back as the same; `"NaN"`, `"Infinity"`, `"-Infinity"` |
+//! | enumeration, integer with mappings | `{"value":3,"labels":["A"]}`, with all labels of the value |
+//! | bit map | `{"value":5,"flags":["A"]}`, with the flags of which a bit is set |
+//! | boolean | `true` or `false` |
+//! | text of any encoding | a string; what is not of that encoding becomes U+FFFD |
+//! | BLOB | an array of its bytes |
+//! | structure, array | an object, an array |
+//! | variant | the chosen option |
+//! | optional | its field, or `null` |
 
 use std::io::Write;
 
+use super::cache::Programs;
 use super::number::{decimal, signed_decimal};
 use super::output::{Output, Piece};
+use super::program::{self, Builder, Compound, Form, Load, Op, What};
 use super::quote::{self, escaped, escaped_chars};
 use super::stream::StreamText;
 use crate::event::EventRecord;
-use crate::value::{EnumValue, Field, Scope, Shape, Value, Visitor};
+use crate::layout::Integer;
+use crate::value::{BitsValue, EnumValue, Field, Scope, Shape, Value, Visitor};
 
 /// Writes event records as JSON.
 #[derive(Debug, Default)]
 pub struct JsonWriter {
-    levels: Vec<Level>,
+    form: JsonForm,
+    programs: Programs,
     /// The context of a packet, while it is written.
     scratch: Output,
 }
@@ -38,11 +54,15 @@ impl JsonWriter {
     /// Takes note of a packet that the stream comes to. `visit` shows the fields of the packet's context, which all
     /// lines of the packet show: without what the reader itself uses.
     pub fn enter_packet(&mut self, stream: &mut StreamText, visit: impl FnOnce(&mut Fields<'_>)) {
-        let mut out = std::mem::take(&mut self.scratch);
+        const LABEL: &[u8; 10] = b",\"packet\":";
+        let out = &mut self.scratch;
         out.clear();
-        self.structure(true, visit, &mut out);
+        out.fixed(LABEL);
+        self.form.structure(out, Scope::PacketContext, visit);
+        if out.as_bytes().get(LABEL.len()..) == Some(b"{}") {
+            out.clear();
+        }
         stream.packet = Piece::new(out.as_bytes());
-        self.scratch = out;
     }
 
     /// Appends the line of one event record of `stream`, with its line feed.
@@ -52,38 +72,127 @@ impl JsonWriter {
             Some(at) => signed_decimal(out, at),
             None => out.fixed(b"null"),
         }
-        out.fixed(b",\"host\":");
-        match record.trace_class().env("hostname").and_then(|host| host.as_str()) {
-            Some(host) => string(out, host.as_bytes()),
-            None => out.fixed(b"null"),
-        }
-        out.fixed(b",\"name\":");
-        string(out, record.name().as_bytes());
-        if !stream.packet.is_empty() {
-            out.fixed(b",\"packet\":");
-            out.piece(&stream.packet);
-        }
-        for (scope, key) in [
-            (Scope::EventCommonContext, "common_context"),
-            (Scope::EventSpecificContext, "context"),
-            (Scope::Payload, "payload"),
-        ] {
-            if record.has(scope) {
-                out.push(b',');
-                string(out, key.as_bytes());
-                out.push(b':');
-                self.structure(false, |fields| record.visit(scope, fields), out);
-            }
-        }
-        out.fixed(b"}\n");
+        let Self { form, programs, .. } = self;
+        let ops = programs.get(record, stream, || compile(form, record));
+        program::run(ops, form, record, stream, out);
+    }
+}
+
+/// All of a line behind the time.
+fn compile(form: &JsonForm, record: &EventRecord<'_>) -> Box<[Op]> {
+    const SCOPES: [(Scope, &str); 3] = [
+        (Scope::EventCommonContext, "common_context"),
+        (Scope::EventSpecificContext, "context"),
+        (Scope::Payload, "payload"),
+    ];
+    let mut builder = Builder::default();
+    let out = &mut builder.literal;
+    out.fixed(b",\"host\":");
+    match record.trace_class().env("hostname").and_then(|host| host.as_str()) {
+        Some(host) => string(out, host.as_bytes()),
+        None => out.fixed(b"null"),
+    }
+    out.fixed(b",\"name\":");
+    string(out, record.name().as_bytes());
+    builder.emit_bare(What::Packet { more: false });
+    for (scope, key) in SCOPES {
+        let Some(part) = record.part(scope) else { continue };
+        form.label(&mut builder.literal, scope, 1, Some(key));
+        builder.scope(form, scope, part.layout);
+    }
+    builder.literal.fixed(b"}\n");
+    builder.finish()
+}
+
+/// What stands between values, and how values look.
+#[derive(Debug, Default)]
+struct JsonForm {
+    levels: Vec<Level>,
+}
+
+impl JsonForm {
+    fn fields<'o>(&'o mut self, out: &'o mut Output, scope: Scope, shape: Shape) -> Fields<'o> {
+        self.levels.clear();
+        self.levels.push(Level { shape, count: 0 });
+        Fields { out, levels: &mut self.levels, bare: scope == Scope::PacketContext }
+    }
+}
+
+impl Form for JsonForm {
+    type Fields<'o> = Fields<'o>;
+    type Escapes = quote::JsonAscii;
+
+    fn label(&self, out: &mut Output, _: Scope, number: u64, name: Option<&str>) {
+        label(out, number, name);
     }
 
-    fn structure(&mut self, bare: bool, visit: impl FnOnce(&mut Fields<'_>), out: &mut Output) {
-        self.levels.clear();
-        self.levels.push(Level { shape: Shape::Structure, count: 0 });
+    fn open(&self, out: &mut Output, compound: Compound) {
+        out.push(if compound == Compound::Array { b'[' } else { b'{' });
+    }
+
+    fn close(&self, out: &mut Output, compound: Compound) {
+        out.push(if compound == Compound::Array { b']' } else { b'}' });
+    }
+
+    fn number(&self, _: &mut Output, int: &Integer, load: Load) -> Option<What> {
+        Some(if int.signed { What::Signed(load) } else { What::Unsigned(load) })
+    }
+
+    fn after_number(&self, _: &mut Output) {}
+
+    fn before_text(&self, out: &mut Output) {
+        out.push(b'"');
+    }
+
+    fn after_text(&self, out: &mut Output) {
+        out.push(b'"');
+    }
+
+    fn text(&self, out: &mut Output, text: &[u8]) {
+        utf8(out, text);
+    }
+
+    fn scalar(&self, out: &mut Output, _: &Field<'_>, value: Value<'_>) {
+        scalar(out, value);
+    }
+
+    fn value<'o>(&'o mut self, out: &'o mut Output, scope: Scope) -> Fields<'o> {
+        self.fields(out, scope, Shape::Variant)
+    }
+
+    fn structure(&mut self, out: &mut Output, scope: Scope, visit: impl FnOnce(&mut Fields<'_>)) {
         out.push(b'{');
-        visit(&mut Fields { out, levels: &mut self.levels, bare });
+        visit(&mut self.fields(out, scope, Shape::Structure));
         out.push(b'}');
+    }
+}
+
+/// The comma and the key before the `number`th member of an object or, without a name, element of an array.
+fn label(out: &mut Output, number: u64, name: Option<&str>) {
+    out.push_bytes(if number > 0 { b"," } else { b"" });
+    if let Some(name) = name {
+        string(out, name.as_bytes());
+        out.push(b':');
+    }
+}
+
+/// Any value but a compound's.
+fn scalar(out: &mut Output, value: Value<'_>) {
+    match value {
+        Value::Unsigned(number) => decimal(out, number),
+        Value::Signed(number) => signed_decimal(out, number),
+        Value::Float(number) => float(out, number),
+        Value::Str(text) => string(out, text),
+        Value::WideStr(text) => {
+            out.push(b'"');
+            escaped_chars::<quote::Json>(out, text.chars());
+            out.push(b'"');
+        }
+        Value::Enum(value) => enumeration(out, &value),
+        Value::Bool(truth) => out.push_bytes(if truth { b"true" } else { b"false" }),
+        Value::Bits(bits) => bit_map(out, &bits),
+        Value::Blob(bytes) => byte_array(out, bytes),
+        Value::Compound(_) => out.fixed(b"null"),
     }
 }
 
@@ -111,14 +220,10 @@ impl Fields<'_> {
         if matches!(level.shape, Shape::Variant | Shape::Optional { .. }) {
             return;
         }
-        if level.count > 0 {
-            self.out.push(b',');
-        }
+        let number = level.count;
         level.count += 1;
-        if level.shape == Shape::Structure {
-            string(self.out, field.name().as_bytes());
-            self.out.push(b':');
-        }
+        let name = (level.shape == Shape::Structure).then(|| field.name());
+        label(self.out, number, name);
     }
 }
 
@@ -128,22 +233,7 @@ impl<'a> Visitor<'a> for Fields<'_> {
             return;
         }
         self.label(&field);
-        match value {
-            Value::Unsigned(number) => decimal(self.out, number),
-            Value::Signed(number) => signed_decimal(self.out, number),
-            Value::Float(number) => float(self.out, number),
-            Value::Str(text) => string(self.out, text),
-            Value::WideStr(text) => {
-                self.out.push(b'"');
-                escaped_chars::<quote::Json>(self.out, text.chars());
-                self.out.push(b'"');
-            }
-            Value::Enum(value) => enumeration(self.out, &value),
-            Value::Bool(truth) => self.out.push_bytes(if truth { b"true" } else { b"false" }),
-            Value::Bits(bits) => decimal(self.out, bits.raw()),
-            Value::Blob(bytes) => byte_array(self.out, bytes),
-            Value::Compound(_) => self.out.push_bytes(b"null"),
-        }
+        scalar(self.out, value);
     }
 
     fn enter(&mut self, field: Field<'a>, shape: Shape) {
@@ -168,18 +258,36 @@ impl<'a> Visitor<'a> for Fields<'_> {
 }
 
 fn enumeration(out: &mut Output, value: &EnumValue<'_>) {
-    out.push_bytes(b"{\"value\":");
+    out.fixed(b"{\"value\":");
     if value.signed {
         signed_decimal(out, value.raw.cast_signed());
     } else {
         decimal(out, value.raw);
     }
-    out.push_bytes(b",\"labels\":[");
-    for (at, label) in value.labels().enumerate() {
-        out.push_bytes(if at > 0 { b"," } else { b"" });
-        string(out, label.as_bytes());
+    out.fixed(b",\"labels\":");
+    strings(out, value.labels());
+    out.push(b'}');
+}
+
+/// Without flags, bits are a number.
+fn bit_map(out: &mut Output, bits: &BitsValue<'_>) {
+    if bits.flags.is_none() {
+        return decimal(out, bits.raw());
     }
-    out.push_bytes(b"]}");
+    out.fixed(b"{\"value\":");
+    decimal(out, bits.raw());
+    out.fixed(b",\"flags\":");
+    strings(out, bits.flags());
+    out.push(b'}');
+}
+
+fn strings<'a>(out: &mut Output, texts: impl Iterator<Item = &'a str>) {
+    out.push(b'[');
+    for (at, text) in texts.enumerate() {
+        out.push_bytes(if at > 0 { b"," } else { b"" });
+        string(out, text.as_bytes());
+    }
+    out.push(b']');
 }
 
 fn byte_array(out: &mut Output, bytes: &[u8]) {
@@ -210,13 +318,18 @@ fn float(out: &mut Output, number: f64) {
 /// A string with JSON's escapes; what is not UTF-8 becomes U+FFFD.
 fn string(out: &mut Output, text: &[u8]) {
     out.push(b'"');
+    utf8(out, text);
+    out.push(b'"');
+}
+
+/// As [`string`], without the quotes.
+fn utf8(out: &mut Output, text: &[u8]) {
     for chunk in text.utf8_chunks() {
         escaped::<quote::Json>(out, chunk.valid().as_bytes());
         if !chunk.invalid().is_empty() {
             out.push_bytes("\u{FFFD}".as_bytes());
         }
     }
-    out.push(b'"');
 }
 
 #[cfg(test)]

@@ -97,6 +97,20 @@ impl Escapes for Json {
     }
 }
 
+/// As [`Json`], for bytes of which it is not known whether they are UTF-8: all that is not ASCII is special.
+pub(crate) struct JsonAscii;
+
+impl Escapes for JsonAscii {
+    #[inline]
+    fn special(word: u64) -> u64 {
+        Json::special(word) | (word & HIGH)
+    }
+
+    fn escape(out: &mut Output, byte: u8) {
+        Json::escape(out, byte);
+    }
+}
+
 /// A text in double quotes.
 #[inline]
 pub(crate) fn quoted<E: Escapes>(out: &mut Output, text: &[u8]) {

@@ -11,5 +11,6 @@ mod metadata_stream;
 mod real;
 mod robust;
 mod support;
+mod text;
 mod tsdl;
 mod writer;

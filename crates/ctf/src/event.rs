@@ -215,6 +215,13 @@ impl Scopes {
         self.usual = usual;
     }
 
+    /// Stands behind the last event record.
+    pub(crate) fn end(&mut self) {
+        (self.class, self.timestamp) = (None, None);
+        self.pos = self.limit;
+        self.announced = self.limit;
+    }
+
     /// Says that the data end early, once.
     #[cold]
     fn truncated(&mut self) -> DecodeError {

@@ -446,6 +446,16 @@ impl<B: AsRef<[u8]>> EventReader<B> {
         }
     }
 
+    /// Gives the bytes back before [`Self::reopen`] brings others, so that their memory can be used for those. The
+    /// packet is over.
+    pub fn take_bytes(&mut self) -> B
+    where
+        B: Default,
+    {
+        self.scopes.end();
+        std::mem::take(&mut self.bytes)
+    }
+
     /// Gives the bytes back.
     #[must_use]
     pub fn into_bytes(self) -> B {

@@ -381,6 +381,8 @@ impl Lane {
         let available = file.file.len.saturating_sub(self.offset);
         let mut least = self.usual;
         loop {
+            // So that the window has its memory for itself.
+            drop(self.reader.as_mut().map(EventReader::take_bytes));
             let least_here = usize::try_from(available).unwrap_or(usize::MAX).min(least);
             let bytes = self
                 .window

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::heads::read_at_most;
 
@@ -29,22 +29,30 @@ pub(crate) enum Handles {
     Release,
 }
 
+/// A buffer so many times as long as what is needed is given up for a shorter one.
+const SPARE: usize = 4;
+
 #[derive(Debug)]
 pub(crate) struct Window {
     handles: Handles,
     read_ahead: usize,
     file: Option<File>,
     start: u64,
+    /// What was read, and beyond it what an earlier reading left there.
     buffer: Bytes,
+    /// How much of it was read.
+    filled: usize,
 }
 
 impl Window {
     pub(crate) const fn new(handles: Handles, read_ahead: usize) -> Self {
-        Self { handles, read_ahead, file: None, start: 0, buffer: Bytes::new() }
+        Self { handles, read_ahead, file: None, start: 0, buffer: Bytes::new(), filled: 0 }
     }
 
     /// The bytes of `path` from `offset`, at least `least` of them and more when they are there anyway; fewer only
     /// at the file's end. None after the first `available`: the file may be growing, and those not be whole.
+    ///
+    /// Memory is used again unless someone holds bytes that were given out of it.
     pub(crate) fn get(
         &mut self,
         path: &Path,
@@ -52,13 +60,14 @@ impl Window {
         least: usize,
         available: u64,
     ) -> io::Result<Bytes> {
-        let held = self.from(offset);
-        if held.len() >= least && !held.is_empty() {
-            return Ok(held);
+        let skip = self.skip_to(offset);
+        let held = self.filled - skip;
+        if held >= least && held > 0 {
+            return Ok(self.buffer.slice(skip..self.filled));
         }
         let available = usize::try_from(available).unwrap_or(usize::MAX);
-        self.fill(path, offset, held, least.max(self.read_ahead).min(available))?;
-        Ok(self.buffer.clone())
+        self.fill(path, offset, skip, least.max(self.read_ahead).min(available))?;
+        Ok(self.buffer.slice(..self.filled))
     }
 
     /// Turns to another file.
@@ -68,33 +77,60 @@ impl Window {
 
     /// Whether anything of a file was read.
     pub(crate) fn is_open(&self) -> bool {
-        self.file.is_some() || !self.buffer.is_empty()
+        self.file.is_some() || self.filled > 0
     }
 
-    /// What the buffer holds from `offset` on.
-    fn from(&self, offset: u64) -> Bytes {
+    /// How much of what was read lies before `offset`: all of it when it does not reach so far.
+    fn skip_to(&self, offset: u64) -> usize {
         let skip = offset.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
-        let len = self.buffer.len();
-        self.buffer.slice(skip.unwrap_or(len).min(len)..)
+        skip.unwrap_or(self.filled).min(self.filled)
     }
 
-    fn fill(&mut self, path: &Path, offset: u64, held: Bytes, len: usize) -> io::Result<()> {
+    fn fill(&mut self, path: &Path, offset: u64, skip: usize, len: usize) -> io::Result<()> {
         let file = match self.file.take() {
             Some(file) => file,
             None => File::open(path)?,
         };
         // A packet is looked at twice, first its header: what is there already is not read again.
-        let mut bytes = vec![0; len.max(held.len())];
-        let (kept, missing) = bytes.split_at_mut(held.len());
-        kept.copy_from_slice(&held);
-        let read = read_at_most(&file, missing, offset.saturating_add(kept.len() as u64))?;
-        bytes.truncate(held.len() + read);
+        let held = self.filled - skip;
+        let len = len.max(held);
+        let mut bytes = self.spare(skip, len);
+        let (_, missing) = bytes.split_at_mut(held);
+        let missing = missing.get_mut(..len - held).unwrap_or_default();
+        let read = read_at_most(&file, missing, offset.saturating_add(held as u64));
         self.start = offset;
-        self.buffer = Bytes::from(bytes);
+        self.filled = held;
+        self.buffer = bytes.freeze();
+        self.filled += read?;
         if self.handles == Handles::Keep {
             self.file = Some(file);
         }
         Ok(())
+    }
+
+    /// At least `len` bytes that begin with what was read behind `skip`. The buffer itself when nobody else holds it:
+    /// fresh memory costs as much as reading into it.
+    fn spare(&mut self, skip: usize, len: usize) -> BytesMut {
+        let filled = std::mem::take(&mut self.filled);
+        match std::mem::take(&mut self.buffer).try_into_mut() {
+            Ok(mut bytes) if bytes.len() / SPARE <= len => {
+                bytes.copy_within(skip..filled, 0);
+                if bytes.len() < len {
+                    bytes.resize(len, 0);
+                }
+                bytes
+            }
+            Ok(bytes) => Self::fresh(bytes.get(skip..filled), len),
+            Err(bytes) => Self::fresh(bytes.get(skip..filled), len),
+        }
+    }
+
+    fn fresh(held: Option<&[u8]>, len: usize) -> BytesMut {
+        let mut bytes = BytesMut::zeroed(len);
+        for (to, from) in bytes.iter_mut().zip(held.unwrap_or_default()) {
+            *to = *from;
+        }
+        bytes
     }
 }
 
@@ -132,6 +168,21 @@ mod tests {
         let second = window.get(file.path(), 100, READ_AHEAD, u64::MAX).unwrap();
         assert_eq!(first.as_ref()[..100], [1; 100]);
         assert_eq!(second.as_ref(), vec![2; READ_AHEAD]);
+    }
+
+    #[test]
+    fn memory_that_nobody_holds_is_used_again() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&[1; READ_AHEAD]).unwrap();
+        file.write_all(&[2; READ_AHEAD]).unwrap();
+        let mut window = Window::new(Handles::Keep, READ_AHEAD);
+        let place = |bytes: Bytes| bytes.as_ptr();
+        let first = place(window.get(file.path(), 0, READ_AHEAD, u64::MAX).unwrap());
+        let second = window.get(file.path(), READ_AHEAD as u64, READ_AHEAD, u64::MAX).unwrap();
+        assert_eq!(second.as_ref(), vec![2; READ_AHEAD]);
+        assert_eq!(place(second), first);
+        let shorter = window.get(file.path(), 2 * READ_AHEAD as u64 - 10, 64, u64::MAX).unwrap();
+        assert_eq!(shorter.as_ref(), [2; 10], "nothing that an earlier reading left");
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::{env, fs};
 
 use ctf::writer::{
-    Appended, ClockClass, EnvValue, EventClass, Field, FieldClass, IntClass, PacketBuilder,
-    StreamClass, StreamId, TraceClass, metadata,
+    Appended, EventClass, Field, FieldClass, IntClass, OpenPacket, Schema, TraceClass,
 };
+use ctf::{ClockClass, ClockOrigin, EnvValue, Uuid};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = env::args_os().nth(1).ok_or("usage: write FOLDER")?;
@@ -17,35 +17,32 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Writes `count` event records, one each microsecond, into packets of 4 KiB at the most.
 pub(crate) fn write(folder: &Path, count: u32) -> Result<(), Box<dyn Error>> {
     let request = EventClass::new(
+        0,
         "request",
         vec![
             Field::new("size", FieldClass::Int(IntClass::U32)),
-            Field::new("path", FieldClass::String),
+            Field::new("path", FieldClass::STRING),
         ],
     );
-    let stream = StreamClass {
-        context: vec![Field::new("vtid", FieldClass::Int(IntClass::I32))],
-        events: vec![request],
+    let clock = ClockClass {
+        uuid: Some(Uuid(*b"an example clock")),
+        offset: 1_795_132_800_000_000_000,
+        origin: ClockOrigin::UnixEpoch,
+        ..ClockClass::new("monotonic")
     };
-    let trace = TraceClass {
-        uuid: *b"an example trace",
-        clock: ClockClass::nanoseconds(
-            "monotonic",
-            *b"an example clock",
-            1_795_132_800_000_000_000,
-        ),
-        env: vec![("hostname".to_owned(), EnvValue::Text("example".to_owned()))],
-    };
+    let env = vec![("hostname".to_owned(), EnvValue::Text("example".to_owned()))];
+    let context = vec![Field::new("vtid", FieldClass::Int(IntClass::I32))];
+    let uuid = Uuid(*b"an example trace");
+    let schema = Schema::new(TraceClass::per_cpu(uuid, clock, env, context, vec![request]))?;
     fs::create_dir_all(folder)?;
-    fs::write(folder.join("metadata"), metadata(&trace, &stream))?;
+    fs::write(folder.join("metadata"), schema.metadata())?;
 
-    let id = StreamId { trace: trace.uuid, instance: 0, cpu: 0 };
-    let mut packet = PacketBuilder::new(&stream, id, 4096, 0);
+    let mut packet = schema.open_cpu(0, 0, 4096)?;
     let mut bytes = Vec::new();
     let mut time = 0;
     for number in 0..count {
         time = u64::from(number) * 1_000;
-        let append = |packet: &mut PacketBuilder<'_>| {
+        let append = |packet: &mut OpenPacket<'_>| {
             packet.append(0, time, |record| {
                 record.signed(42)?;
                 record.unsigned(number.into())?;
@@ -53,7 +50,7 @@ pub(crate) fn write(folder: &Path, count: u32) -> Result<(), Box<dyn Error>> {
             })
         };
         if append(&mut packet)? == Appended::Full {
-            bytes.extend(packet.seal(time, 0).bytes);
+            bytes.extend(packet.roll(time, 0).bytes);
             // An empty packet has room for it, or `append` would have been an error.
             let _appended = append(&mut packet)?;
         }

@@ -371,6 +371,12 @@ impl<'a> Field<'a> {
         self.node.shown_name()
     }
 
+    /// Position of the field's class in its scope: that of [`crate::FieldClass::position`].
+    #[must_use]
+    pub const fn position(&self) -> u32 {
+        self.index
+    }
+
     /// The name as the metadata spells it.
     #[must_use]
     pub fn spelled_name(&self) -> &'a str {

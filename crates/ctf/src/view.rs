@@ -87,6 +87,12 @@ impl<'a> FieldClass<'a> {
         &self.node.name
     }
 
+    /// Position in the scope: dense, for tables by field class; the scope itself has 0.
+    #[must_use]
+    pub const fn position(&self) -> u32 {
+        self.index
+    }
+
     /// The names from the scope to here, with dots between and `[]` behind arrays.
     #[must_use]
     pub fn path(&self) -> String {

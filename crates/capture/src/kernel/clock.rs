@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ctf::writer::{ClockClass, UuidBytes};
+use ctf::{ClockClass, ClockOrigin, Uuid};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, Result};
@@ -32,16 +32,21 @@ fn nanoseconds(clock: ClockId) -> u64 {
 /// [`Error::Os`] when the boot id cannot be read.
 pub(super) fn clock_class() -> Result<ClockClass> {
     let boot_id = read_uuid("/proc/sys/kernel/random/boot_id", "read the boot id")?;
-    let mut class = ClockClass::nanoseconds("monotonic", boot_id, epoch_offset_ns());
-    class.description = "Monotonic Clock".to_owned();
-    Ok(class)
+    // Without the origin babeltrace2 merges it only with traces of other tracers than LTTng.
+    Ok(ClockClass {
+        uuid: Some(boot_id),
+        description: Some("Monotonic Clock".to_owned()),
+        offset: epoch_offset_ns(),
+        origin: ClockOrigin::UnixEpoch,
+        ..ClockClass::new("monotonic")
+    })
 }
 
 /// A random UUID.
 ///
 /// # Errors
 /// [`Error::Os`] when the kernel does not give one.
-pub(super) fn new_uuid() -> Result<UuidBytes> {
+pub(super) fn new_uuid() -> Result<Uuid> {
     read_uuid("/proc/sys/kernel/random/uuid", "get a random UUID")
 }
 
@@ -56,7 +61,7 @@ fn epoch_offset_ns() -> u64 {
     (0..OFFSET_SAMPLES).map(sample).min().map_or(0, |(_, offset)| offset)
 }
 
-fn read_uuid(path: &str, step: &'static str) -> Result<UuidBytes> {
+fn read_uuid(path: &str, step: &'static str) -> Result<Uuid> {
     let text = fs::read_to_string(path).map_err(Error::os(step))?;
     parse_uuid(text.trim()).ok_or_else(|| Error::Os {
         step,
@@ -64,12 +69,12 @@ fn read_uuid(path: &str, step: &'static str) -> Result<UuidBytes> {
     })
 }
 
-fn parse_uuid(text: &str) -> Option<UuidBytes> {
+fn parse_uuid(text: &str) -> Option<Uuid> {
     let digits: String = text.chars().filter(|character| *character != '-').collect();
     if digits.len() != 32 {
         return None;
     }
-    u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
+    u128::from_str_radix(&digits, 16).ok().map(|number| Uuid(number.to_be_bytes()))
 }
 
 #[cfg(test)]
@@ -79,7 +84,7 @@ mod tests {
     #[test]
     fn a_uuid_is_read_digit_by_digit() {
         let uuid = parse_uuid("00112233-4455-6677-8899-aabbccddeeff").unwrap();
-        assert_eq!((uuid[0], uuid[1], uuid[15]), (0, 0x11, 0xff));
+        assert_eq!((uuid.0[0], uuid.0[1], uuid.0[15]), (0, 0x11, 0xff));
         assert_eq!(parse_uuid("0011"), None);
     }
 

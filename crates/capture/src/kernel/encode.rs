@@ -1,6 +1,6 @@
 //! From a record of the ring buffer to an event record of a packet.
 
-use ctf::writer::{Appended, PacketBuilder, Record, WriteError};
+use ctf::writer::{Appended, OpenPacket, Record, WriteError};
 
 use super::address::{Address, Socket};
 use super::calls::{Call, Kind};
@@ -28,7 +28,7 @@ pub enum EncodeError {
 /// [`EncodeError`]; the packet is unchanged then.
 pub(super) fn append(
     schema: &Schema,
-    packet: &mut PacketBuilder<'_>,
+    packet: &mut OpenPacket<'_>,
     time_ns: u64,
     record: &[u8],
 ) -> Result<Appended, EncodeError> {
@@ -36,10 +36,10 @@ pub(super) fn append(
     let head = reader.head()?;
     let (event, body) = class(schema, &head);
     let mut malformed = None;
-    let written = packet.append(event, time_ns, |out| {
+    let written = packet.append(event.into(), time_ns, |out| {
         out.signed(head.tid.into())?;
         out.signed(head.tgid.into())?;
-        out.text(&head.comm)?;
+        out.string(&head.comm)?;
         out.unsigned(head.files)?;
         match write_body(body, &head, &mut reader, out) {
             Err(EncodeError::Write(error)) => Err(error),
@@ -204,8 +204,8 @@ fn write_address(from: &mut Reader<'_>, out: &mut Record<'_>) -> Result<(), Enco
     let (v4, v6) = address.octets();
     out.unsigned(address.family().into())?;
     out.unsigned(address.port().into())?;
-    out.elements(&v4)?;
-    out.elements(&v6)?;
+    out.counted(&v4)?;
+    out.counted(&v6)?;
     Ok(out.string(address.to_string().as_bytes())?)
 }
 
@@ -226,7 +226,7 @@ fn write_fixed(
         }
         RecordKind::Exit | RecordKind::Free => write_task_end(head.kind, from, out),
         RecordKind::Migrate => {
-            out.text(&from.comm()?)?;
+            out.string(&from.comm()?)?;
             for _ in 0..4 {
                 out.signed(from.i32()?.into())?;
             }
@@ -250,18 +250,18 @@ fn write_switch(
     let prev_state = from.i64()?;
     let (prev_prio, next_tid) = (from.i32()?, from.i32()?);
     let (next_tgid, next_prio) = (from.i32()?, from.i32()?);
-    out.text(&head.comm)?;
+    out.string(&head.comm)?;
     out.signed(head.tid.into())?;
     out.signed(prev_prio.into())?;
     out.signed(prev_state)?;
-    out.text(&next_comm)?;
+    out.string(&next_comm)?;
     out.signed(next_tid.into())?;
     out.signed(next_prio.into())?;
     Ok(out.signed(next_tgid.into())?)
 }
 
 fn write_wake(from: &mut Reader<'_>, out: &mut Record<'_>) -> Result<(), EncodeError> {
-    out.text(&from.comm()?)?;
+    out.string(&from.comm()?)?;
     for _ in 0..3 {
         out.signed(from.i32()?.into())?;
     }
@@ -272,10 +272,10 @@ fn write_fork(head: &Head, from: &mut Reader<'_>, out: &mut Record<'_>) -> Resul
     let child_comm = from.comm()?;
     let child_files = from.u64()?;
     let (child_tid, child_tgid) = (from.i32()?, from.i32()?);
-    out.text(&head.comm)?;
+    out.string(&head.comm)?;
     out.signed(head.tid.into())?;
     out.signed(head.tgid.into())?;
-    out.text(&child_comm)?;
+    out.string(&child_comm)?;
     out.signed(child_tid.into())?;
     out.signed(child_tgid.into())?;
     Ok(out.unsigned(child_files)?)
@@ -286,7 +286,7 @@ fn write_task_end(
     from: &mut Reader<'_>,
     out: &mut Record<'_>,
 ) -> Result<(), EncodeError> {
-    out.text(&from.comm()?)?;
+    out.string(&from.comm()?)?;
     out.signed(from.i32()?.into())?;
     out.signed(from.i32()?.into())?;
     let group_dead = from.i32()? != 0;
@@ -303,7 +303,7 @@ fn write_dumped_task(from: &mut Reader<'_>, out: &mut Record<'_>) -> Result<(), 
         out.signed(from.i32()?.into())?; // thread, process, parent
     }
     let (kind, status, cpu) = (from.i32()?, from.i32()?, from.i32()?);
-    out.text(&name)?;
+    out.string(&name)?;
     out.signed(kind.into())?;
     out.signed(MODE_UNKNOWN)?;
     out.signed(0)?; // no submode
@@ -337,6 +337,8 @@ fn write_dumped_file(from: &mut Reader<'_>, out: &mut Record<'_>) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
+    use ctf::writer::TraceClass;
+
     use super::*;
 
     #[test]
@@ -350,8 +352,11 @@ mod tests {
     #[test]
     fn a_cut_record_is_an_error_with_its_offset_and_leaves_the_packet_alone() {
         let schema = Schema::new();
-        let id = ctf::writer::StreamId { trace: [1; 16], instance: 0, cpu: 0 };
-        let mut packet = PacketBuilder::new(&schema.stream, id, 4096, 0);
+        let clock = ctf::ClockClass::new("monotonic");
+        let (context, events) = (schema.context.clone(), schema.events.clone());
+        let trace = TraceClass::per_cpu(ctf::Uuid([1; 16]), clock, Vec::new(), context, events);
+        let writer = ctf::writer::Schema::new(trace).unwrap();
+        let mut packet = writer.open_cpu(0, 0, 4096).unwrap();
         let mut record = vec![0; 48];
         record[40] = RecordKind::CallEntry as u8;
         record.extend_from_slice(&[0; 20]);

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ctf::writer::{Appended, EnvValue, PacketBuilder, StreamId, TraceClass, metadata};
+use ctf::EnvValue;
+use ctf::writer::{self, Appended, OpenPacket, TraceClass};
 use rustix::event::{Timespec, epoll};
 
 use super::delivery::{Courier, Lost};
@@ -39,12 +40,14 @@ pub(super) fn run(config: &Config, stop: &AtomicBool, attached: impl FnOnce()) -
     let mut storage = Storage::new();
     let mut programs = Programs::load(&mut storage, &settings)?;
     let schema = Schema::new();
-    let trace = trace_class()?;
+    let trace = trace_class(&schema)?;
+    let uuid = trace.uuid.map_or([0; 16], |uuid| uuid.0);
+    let writer = writer::Schema::new(trace).expect("the classes are constants, and tested");
     let recording = Recording {
         session: config.session.clone(),
         host: host_name(),
-        uuid: trace.uuid,
-        metadata: metadata(&trace, &schema.stream),
+        uuid,
+        metadata: writer.metadata().to_owned(),
         streams: programs.rings.len(),
         begin_unix_s: clock::unix_seconds(),
         rotates: config.rotate.is_some(),
@@ -63,8 +66,8 @@ pub(super) fn run(config: &Config, stop: &AtomicBool, attached: impl FnOnce()) -
     let streams = (0_u32..)
         .take(programs.rings.len())
         .map(|cpu| {
-            let id = StreamId { trace: trace.uuid, instance: u64::from(cpu), cpu };
-            PacketBuilder::new(&schema.stream, id, max_packet_bytes, begin_ns)
+            let opened = writer.open_cpu(cpu, begin_ns, max_packet_bytes);
+            opened.expect("a packet has room for its own header")
         })
         .collect();
     let recorder = Recorder {
@@ -104,7 +107,7 @@ impl Schedule {
 struct Recorder<'a> {
     programs: Programs<'a>,
     schema: &'a Schema,
-    streams: Vec<PacketBuilder<'a>>,
+    streams: Vec<OpenPacket<'a>>,
     courier: Courier,
     dumper: Option<Dumper>,
     report: Report,
@@ -143,7 +146,7 @@ impl Recorder<'_> {
             Err(Stopped::Failed(error)) => return Err(error),
         }
         let Self { programs, courier, streams, mut report, .. } = self;
-        let next = streams.iter().map(PacketBuilder::sequence_number).collect();
+        let next = streams.iter().map(OpenPacket::sequence_number).collect();
         courier.finish(clock::unix_seconds(), next, report.events)?;
         dumped?;
         report.discarded = (0..programs.rings.len()).map(|cpu| programs.discarded(cpu)).collect();
@@ -205,7 +208,7 @@ impl Recorder<'_> {
                 encode::append(self.schema, packet, at_ns, record).map_err(encode_error)?;
             if appended == Appended::Full {
                 let discarded = self.programs.discarded(cpu);
-                let sealed = packet.seal(packet.last(), discarded);
+                let sealed = packet.roll(packet.last(), discarded);
                 self.report.packets += 1;
                 self.courier.packet(cpu, sealed)?;
                 let again =
@@ -232,7 +235,7 @@ impl Recorder<'_> {
     fn seal(&mut self, cpu: usize, end_ns: u64) -> Step {
         let discarded = self.programs.discarded(cpu);
         if let Some(packet) = self.streams.get_mut(cpu) {
-            let sealed = packet.seal(end_ns, discarded);
+            let sealed = packet.roll(end_ns, discarded);
             self.report.packets += 1;
             self.courier.packet(cpu, sealed)?;
         }
@@ -245,7 +248,7 @@ impl Recorder<'_> {
         for cpu in 0..self.streams.len() {
             self.seal(cpu, cut_ns)?;
         }
-        let next = self.streams.iter().map(PacketBuilder::sequence_number).collect();
+        let next = self.streams.iter().map(OpenPacket::sequence_number).collect();
         self.courier.rotate(clock::unix_seconds(), next)?;
         self.report.chunks += 1;
         self.dumper.iter().for_each(Dumper::request);
@@ -302,7 +305,7 @@ fn wait(alarm: &rustix::fd::OwnedFd, time: Duration) -> Result<()> {
     }
 }
 
-fn trace_class() -> Result<TraceClass> {
+fn trace_class(schema: &Schema) -> Result<TraceClass> {
     let system = rustix::system::uname();
     let text = |value: &std::ffi::CStr| EnvValue::Text(value.to_string_lossy().into_owned());
     let env = [
@@ -312,18 +315,20 @@ fn trace_class() -> Result<TraceClass> {
         ("kernel_release", text(system.release())),
         ("kernel_version", text(system.version())),
         ("tracer_name", EnvValue::Text("throughline".to_owned())),
-        ("tracer_major", EnvValue::Int(version_part(env!("CARGO_PKG_VERSION_MAJOR")))),
-        ("tracer_minor", EnvValue::Int(version_part(env!("CARGO_PKG_VERSION_MINOR")))),
-        ("tracer_patchlevel", EnvValue::Int(version_part(env!("CARGO_PKG_VERSION_PATCH")))),
+        ("tracer_major", EnvValue::Integer(version_part(env!("CARGO_PKG_VERSION_MAJOR")))),
+        ("tracer_minor", EnvValue::Integer(version_part(env!("CARGO_PKG_VERSION_MINOR")))),
+        ("tracer_patchlevel", EnvValue::Integer(version_part(env!("CARGO_PKG_VERSION_PATCH")))),
     ];
-    Ok(TraceClass {
-        uuid: clock::new_uuid()?,
-        clock: clock::clock_class()?,
-        env: env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-    })
+    Ok(TraceClass::per_cpu(
+        clock::new_uuid()?,
+        clock::clock_class()?,
+        env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        schema.context.clone(),
+        schema.events.clone(),
+    ))
 }
 
-fn version_part(part: &str) -> i64 {
+fn version_part(part: &str) -> i128 {
     part.parse().unwrap_or(0)
 }
 

@@ -6,21 +6,47 @@
 //! (`sched_process_fork`), `address` (socket addresses as text), `resolved` (exit of calls that open a file: its absolute
 //! path), and on exits the strings whose copy failed at entry.
 
-use ctf::writer::{Base, EventClass, Field, FieldClass, IntClass, StreamClass};
+use ctf::Base;
+use ctf::writer::{EventClass, Field, FieldClass, IntClass, Key, Length};
 
 use super::calls::{self, CALLS, Call, Kind};
 
-const COMM: FieldClass = FieldClass::Text(16);
-const I32: FieldClass = FieldClass::Int(IntClass::I32);
-const I64: FieldClass = FieldClass::Int(IntClass::I64);
-const U8: FieldClass = FieldClass::Int(IntClass::U8);
-const U16: FieldClass = FieldClass::Int(IntClass::U16);
-const HEX32: FieldClass = FieldClass::Int(IntClass::HEX32);
-const HEX64: FieldClass = FieldClass::Int(IntClass::HEX64);
-const OCTAL32: FieldClass = FieldClass::Int(IntClass { base: Base::Octal, ..IntClass::U32 });
+/// The classes that fields of this trace have.
+#[derive(Debug, Clone, Copy)]
+enum Class {
+    Int(IntClass),
+    String,
+    /// So many bytes of text.
+    Text(u64),
+    /// So many integers.
+    Array(IntClass, u64),
+}
+
+impl Class {
+    fn field(self, name: &str) -> Field {
+        let class = match self {
+            Self::Int(int) => FieldClass::Int(int),
+            Self::String => FieldClass::STRING,
+            Self::Text(bytes) => FieldClass::text(bytes),
+            Self::Array(int, length) => {
+                FieldClass::array(FieldClass::Int(int), Length::Fixed(length))
+            }
+        };
+        Field::new(name, class)
+    }
+}
+
+const COMM: Class = Class::Text(16);
+const I32: Class = Class::Int(IntClass::I32);
+const I64: Class = Class::Int(IntClass::I64);
+const U8: Class = Class::Int(IntClass::U8);
+const U16: Class = Class::Int(IntClass::U16);
+const HEX32: Class = Class::Int(IntClass::HEX32);
+const HEX64: Class = Class::Int(IntClass::HEX64);
+const OCTAL32: Class = Class::Int(IntClass { base: Base::Octal, ..IntClass::U32 });
 
 /// Names and classes of fields, in order.
-type Members = &'static [(&'static str, FieldClass)];
+type Members = &'static [(&'static str, Class)];
 
 /// Event record class ids of what is no system call; those of system calls follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +106,7 @@ impl Event {
         (
             Self::Exec,
             "sched_process_exec",
-            &[("filename", FieldClass::String), ("tid", I32), ("old_tid", I32)],
+            &[("filename", Class::String), ("tid", I32), ("old_tid", I32)],
         ),
         (
             Self::Exit,
@@ -120,7 +146,7 @@ impl Event {
                 ("fd", I32),
                 ("flags", OCTAL32),
                 ("fmode", HEX32),
-                ("filename", FieldClass::String),
+                ("filename", Class::String),
             ],
         ),
         (Self::EntryUnknown, "syscall_entry_unknown", ENTRY_UNKNOWN),
@@ -137,7 +163,7 @@ impl Event {
 
 const WAKE: Members =
     &[("comm", COMM), ("tid", I32), ("prio", I32), ("target_cpu", I32), ("in_interrupt", U8)];
-const ENTRY_UNKNOWN: Members = &[("id", I32), ("args", FieldClass::Array(IntClass::U64, 6))];
+const ENTRY_UNKNOWN: Members = &[("id", I32), ("args", Class::Array(IntClass::U64, 6))];
 const EXIT_UNKNOWN: Members = &[("id", I32), ("ret", I64)];
 
 /// A system call and the ids of its two event record classes.
@@ -151,27 +177,31 @@ pub(super) struct CallEvents {
 /// All event record classes, and which of them are a system call's.
 #[derive(Debug)]
 pub(super) struct Schema {
-    pub(super) stream: StreamClass,
+    /// What every event record carries.
+    pub(super) context: Vec<Field>,
+    /// The event record classes; the position is the id.
+    pub(super) events: Vec<EventClass>,
     calls: Vec<Option<CallEvents>>,
 }
 
 impl Schema {
     pub(super) fn new() -> Self {
-        let mut events: Vec<EventClass> =
-            Event::ALL.iter().map(|(_, name, members)| class(name, members)).collect();
+        let mut events: Vec<EventClass> = Event::ALL
+            .iter()
+            .map(|(event, name, members)| class(event.id(), name, members))
+            .collect();
         let mut by_number = vec![None; CALLS];
         for (call, entry) in calls::ALL.iter().zip((Event::ALL.len()..).step_by(2)) {
-            events.push(entry_class(call));
-            events.push(exit_class(call));
-            if let (Some(slot), Ok(entry)) =
-                (by_number.get_mut(usize::from(call.number)), u16::try_from(entry))
-            {
+            let entry = u16::try_from(entry).expect("far fewer classes than 65,536");
+            events.push(entry_class(entry, call));
+            events.push(exit_class(entry + 1, call));
+            if let Some(slot) = by_number.get_mut(usize::from(call.number)) {
                 *slot = Some(CallEvents { call, entry, exit: entry + 1 });
             }
         }
         let context =
             [("tid", I32), ("pid", I32), ("procname", COMM), ("file_table_address", HEX64)];
-        Self { stream: StreamClass { context: fields(&context), events }, calls: by_number }
+        Self { context: fields(&context), events, calls: by_number }
     }
 
     /// The system call with this number, when it is known.
@@ -180,67 +210,64 @@ impl Schema {
     }
 }
 
-fn class(name: &str, members: &[(&str, FieldClass)]) -> EventClass {
-    EventClass::new(name, fields(members))
+fn class(id: u16, name: &str, members: &[(&str, Class)]) -> EventClass {
+    EventClass::new(id.into(), name, fields(members))
 }
 
-fn fields(members: &[(&str, FieldClass)]) -> Vec<Field> {
-    members.iter().map(|(name, class)| Field::new(*name, class.clone())).collect()
+fn fields(members: &[(&str, Class)]) -> Vec<Field> {
+    members.iter().map(|(name, class)| class.field(name)).collect()
 }
 
-fn entry_class(call: &Call) -> EventClass {
+fn entry_class(id: u16, call: &Call) -> EventClass {
     let mut fields: Vec<Field> = call
         .arguments
         .iter()
-        .map(|argument| Field::new(argument.name, entry_field(argument.kind)))
+        .map(|argument| entry_class_of(argument.kind).field(argument.name))
         .collect();
     if call.position(Kind::SocketAddress).is_some() {
         fields.extend(address_fields("dport"));
     }
-    EventClass::new(format!("syscall_entry_{}", call.name), fields)
+    EventClass::new(id.into(), format!("syscall_entry_{}", call.name), fields)
 }
 
-fn exit_class(call: &Call) -> EventClass {
-    let mut fields = vec![Field::new("ret", I64)];
+fn exit_class(id: u16, call: &Call) -> EventClass {
+    let mut fields = vec![I64.field("ret")];
     if let Some(argument) =
         call.position(Kind::DescriptorsOut).and_then(|position| call.arguments.get(position))
     {
-        fields.push(Field::new(argument.name, FieldClass::Array(IntClass::I32, 2)));
+        fields.push(Class::Array(IntClass::I32, 2).field(argument.name));
     }
     if call.position(Kind::SocketAddressOut).is_some() {
         fields.extend(address_fields("sport"));
     }
-    fields.extend(call.strings().map(|(_, string)| Field::new(string.name, FieldClass::String)));
+    fields.extend(call.strings().map(|(_, string)| Class::String.field(string.name)));
     if call.opens {
-        fields.push(Field::new("resolved", FieldClass::String));
+        fields.push(Class::String.field("resolved"));
     }
-    EventClass::new(format!("syscall_exit_{}", call.name), fields)
+    EventClass::new(id.into(), format!("syscall_exit_{}", call.name), fields)
 }
 
-fn entry_field(kind: Kind) -> FieldClass {
+fn entry_class_of(kind: Kind) -> Class {
     match kind {
         Kind::Signed32 => I32,
         Kind::Signed64 => I64,
         Kind::Unsigned16 => U16,
-        Kind::Unsigned32 => FieldClass::Int(IntClass::U32),
-        Kind::Unsigned64 => FieldClass::Int(IntClass::U64),
+        Kind::Unsigned32 => Class::Int(IntClass::U32),
+        Kind::Unsigned64 => Class::Int(IntClass::U64),
         Kind::Hex32 => HEX32,
-        Kind::String => FieldClass::String,
+        Kind::String => Class::String,
         Kind::Pointer | Kind::SocketAddress | Kind::SocketAddressOut | Kind::DescriptorsOut => {
             HEX64
         }
     }
 }
 
-fn address_fields(port: &str) -> [Field; 5] {
-    let octets = || FieldClass::Sequence(IntClass::U8);
-    [
-        Field::new("family", U16),
-        Field::new(port, U16),
-        Field::new("v4addr", octets()),
-        Field::new("v6addr", octets()),
-        Field::new("address", FieldClass::String),
-    ]
+fn address_fields(port: &str) -> Vec<Field> {
+    let mut fields = vec![U16.field("family"), U16.field(port)];
+    fields.extend(Field::counted("v4addr", IntClass::U8, Key(0)));
+    fields.extend(Field::counted("v6addr", IntClass::U8, Key(1)));
+    fields.push(Class::String.field("address"));
+    fields
 }
 
 #[cfg(test)]
@@ -254,7 +281,7 @@ mod tests {
         }
         let schema = Schema::new();
         let read = schema.call(0).unwrap();
-        let name = |id: u16| schema.stream.events[usize::from(id)].name.as_str();
+        let name = |id: u16| schema.events[usize::from(id)].name.as_str();
         assert_eq!(
             (name(read.entry), name(read.exit)),
             ("syscall_entry_read", "syscall_exit_read")

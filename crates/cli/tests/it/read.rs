@@ -5,10 +5,8 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use ctf::writer::{
-    Appended, ClockClass, EnvValue, EventClass, Field, FieldClass, IntClass, PacketBuilder,
-    StreamClass, StreamId, TraceClass, metadata,
-};
+use ctf::writer::{Appended, EventClass, Field, FieldClass, IntClass, Schema, TraceClass};
+use ctf::{ClockClass, EnvValue, Uuid};
 use tempfile::TempDir;
 
 use crate::process::THROUGHLINE;
@@ -31,34 +29,29 @@ pub(crate) fn stderr(output: &Output) -> &str {
 pub(crate) fn trace() -> TempDir {
     let fields = vec![
         Field::new("value", FieldClass::Int(IntClass::U64)),
-        Field::new("text", FieldClass::String),
+        Field::new("text", FieldClass::STRING),
     ];
-    let class = StreamClass { context: vec![], events: vec![EventClass::new("tick", fields)] };
-    let uuid = [7; 16];
-    let clock = ClockClass::nanoseconds("monotonic", [8; 16], 0);
+    let events = vec![EventClass::new(0, "tick", fields)];
+    let clock = ClockClass::new("monotonic");
     let env = vec![("hostname".to_owned(), EnvValue::Text("vm".to_owned()))];
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("metadata"), metadata(&TraceClass { uuid, clock, env }, &class))
-        .unwrap();
+    let class = TraceClass::per_cpu(Uuid([7; 16]), clock, env, vec![], events);
+    let schema = Schema::new(class).unwrap();
+    fs::write(folder.path().join("metadata"), schema.metadata()).unwrap();
 
-    let mut builder = PacketBuilder::new(
-        &class,
-        StreamId { trace: uuid, instance: 0, cpu: 3 },
-        4096,
-        1_500_000_000,
-    );
+    let mut packet = schema.open_cpu(3, 1_500_000_000, 4096).unwrap();
     let mut bytes = Vec::new();
     for (times, discarded) in
         [([1_500_000_000, 2_500_000_000].as_slice(), 0), (&[3_500_000_000], 2)]
     {
         for time in times {
-            let appended = builder.append(0, *time, |record| {
+            let appended = packet.append(0, *time, |record| {
                 record.unsigned(u64::MAX)?;
                 record.string(b"a \"b\"")
             });
             assert_eq!(appended, Ok(Appended::Yes));
         }
-        bytes.extend(builder.seal(*times.last().unwrap(), discarded).bytes);
+        bytes.extend(packet.roll(*times.last().unwrap(), discarded).bytes);
     }
     fs::write(folder.path().join("stream"), bytes).unwrap();
     folder
@@ -78,7 +71,7 @@ fn text_is_the_default_and_losses_go_to_standard_error() {
     assert_eq!(
         stderr(&output),
         "lost: 2 event records between 1970-01-01T00:00:02.500000000Z and 1970-01-01T00:00:03.500000000Z, \
-         stream class 0, stream 0\n"
+         stream class 0, stream 3\n"
     );
     assert_eq!(output.status.code(), Some(0));
 }

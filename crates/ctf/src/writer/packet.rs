@@ -1,21 +1,29 @@
-//! Packets: filled record by record, sealed once.
+//! Packets: opened, filled record by record, sealed once.
 
-use super::{Field, FieldClass, IntClass, StreamClass, UuidBytes, Width, WriteError};
+use super::bits::{Bits, Mark};
+use super::class::EventHeader;
+use super::error::WriteError;
+use super::program::Program;
+use super::record::{Record, Scratch};
+use super::schema::{Schema, StreamPlan};
+use crate::class::ByteOrder;
+use crate::clock;
+use crate::index::{IndexEntry, StreamPosition};
+use crate::packet::PACKET_MAGIC;
 
-/// Bytes of the packet header and context; an empty packet is just these.
-pub const PACKET_HEADER_BYTES: usize = 84;
-
-const MAGIC: u32 = 0xC1FC_1FC1;
-
-/// Where a packet belongs.
+/// What is known when a packet is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamId {
-    /// The trace.
-    pub trace: UuidBytes,
-    /// The stream within its class.
+pub struct PacketStart {
+    /// The id of its data stream class.
+    pub stream_class: u64,
+    /// The stream within its class; written when the trace class says so.
     pub instance: u64,
-    /// The CPU whose events it holds.
-    pub cpu: u32,
+    /// Its number in the stream; written when the stream class says so.
+    pub sequence_number: u64,
+    /// First time it covers, in clock cycles; written when there is a clock.
+    pub begin: u64,
+    /// The most bytes it may take.
+    pub max_bytes: usize,
 }
 
 /// Whether a record is in the packet.
@@ -31,17 +39,19 @@ pub enum Appended {
 /// A finished packet and what an index says about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedPacket {
-    /// The packet; content and total length are the same.
+    /// The packet: as long as its total length.
     pub bytes: Vec<u8>,
+    /// The id of its data stream class.
+    pub stream_class: u64,
     /// The stream's instance id.
     pub instance: u64,
     /// First time it covers, in clock cycles.
     pub begin: u64,
     /// Last time it covers, in clock cycles.
     pub end: u64,
-    /// Content length in bits.
+    /// Content length in bits; the total length is the next multiple of 8.
     pub content_bits: u64,
-    /// Its number in the stream, from 0.
+    /// Its number in the stream.
     pub sequence_number: u64,
     /// Event records discarded in the stream up to here.
     pub discarded: u64,
@@ -49,386 +59,327 @@ pub struct SealedPacket {
     pub records: u64,
 }
 
-/// Fills the packets of one stream, one after the other.
-///
-/// Invariant: the times of the records of a stream, and its packets' bounds, never decrease.
-#[derive(Debug)]
-pub struct PacketBuilder<'a> {
-    class: &'a StreamClass,
-    id: StreamId,
-    max_bytes: usize,
-    bytes: Vec<u8>,
-    begin: u64,
-    last: u64,
-    records: u64,
-    sequence_number: u64,
-}
-
-impl<'a> PacketBuilder<'a> {
-    /// A stream whose first packet begins at `begin`; no packet is larger than `max_bytes`.
+impl SealedPacket {
+    /// Its entry in an index of the stream file in which it begins at `offset_bytes`.
     #[must_use]
-    pub fn new(class: &'a StreamClass, id: StreamId, max_bytes: usize, begin: u64) -> Self {
-        Self {
-            class,
-            id,
-            max_bytes,
-            bytes: vec![0; PACKET_HEADER_BYTES],
-            begin,
-            last: begin,
-            records: 0,
-            sequence_number: 0,
+    pub fn index_entry(&self, offset_bytes: u64) -> IndexEntry {
+        IndexEntry {
+            offset_bytes,
+            total_length_bits: self.content_bits.next_multiple_of(8),
+            content_length_bits: self.content_bits,
+            timestamp_begin: self.begin,
+            timestamp_end: self.end,
+            events_discarded: self.discarded,
+            stream_class_id: self.stream_class,
+            position: Some(StreamPosition {
+                stream_instance_id: self.instance,
+                packet_seq_num: self.sequence_number,
+            }),
         }
     }
+}
 
-    /// Appends a record of class `event`. `write` gives the values of the stream's event context and then of the
-    /// payload, in the order of their declaration.
+/// Where the numbers lie that are known only when a packet is sealed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Late {
+    bounds: Option<u64>,
+    sizes: u64,
+    sequence_number: Option<u64>,
+    discarded: Option<(u64, u8)>,
+}
+
+/// A packet that is being filled: [`Self::seal`] ends it, [`Self::roll`] goes on to the stream's next one.
+///
+/// Its bytes, up to [`PacketStart::max_bytes`], are all that it keeps.
+#[derive(Debug)]
+pub struct OpenPacket<'s> {
+    plan: &'s StreamPlan,
+    order: ByteOrder,
+    start: PacketStart,
+    late: Late,
+    /// Header and context, as the next packet will have them.
+    prefix: Vec<u8>,
+    /// After header and context.
+    prefix_end: Mark,
+    bits: Bits,
+    scratch: Scratch,
+    /// The clock as readers know it.
+    clock: u64,
+    records: u64,
+}
+
+impl Schema {
+    /// Opens a packet. `context` gives the values of the packet context's further members.
     ///
     /// # Errors
-    /// [`WriteError`] when the values do not match the class or the time goes backwards; the packet is unchanged then.
+    /// [`WriteError::NoStreamClass`], or what is wrong with the values, or that they do not fit.
+    pub fn open(
+        &self,
+        start: PacketStart,
+        context: impl FnOnce(&mut Record<'_>) -> Result<(), WriteError>,
+    ) -> Result<OpenPacket<'_>, WriteError> {
+        let plan = self.streams.iter().find(|plan| plan.id == start.stream_class);
+        let plan = plan.ok_or(WriteError::NoStreamClass(start.stream_class))?;
+        let order = self.class().byte_order;
+        let mut scratch = Scratch { stack: Vec::new(), registers: vec![0; plan.registers] };
+        let mut bits = Bits::new(start.max_bytes.min(FIRST_CAPACITY), start.max_bytes);
+        self.write_header(&mut bits, &start);
+        let late = write_context(&mut bits, plan);
+        if let Some(mut record) = Record::new(&[&plan.packet], &mut scratch, &mut bits) {
+            context(&mut record)?;
+            record.finish()?;
+        }
+        if bits.is_over() {
+            return Err(too_large(bits.pos(), start.max_bytes));
+        }
+        let (prefix, prefix_end) = (bits.as_bytes().to_vec(), bits.mark());
+        let clock = start.begin;
+        Ok(OpenPacket {
+            plan,
+            order,
+            start,
+            late,
+            prefix,
+            prefix_end,
+            bits,
+            scratch,
+            clock,
+            records: 0,
+        })
+    }
+
+    /// Opens the first packet of a CPU's stream in a trace of the form [`super::TraceClass::per_cpu`]: the CPU is the
+    /// stream's instance id.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_cpu(
+        &self,
+        cpu: u32,
+        begin: u64,
+        max_bytes: usize,
+    ) -> Result<OpenPacket<'_>, WriteError> {
+        let instance = cpu.into();
+        let start = PacketStart { stream_class: 0, instance, sequence_number: 0, begin, max_bytes };
+        self.open(start, |context| context.unsigned(cpu.into()))
+    }
+
+    fn write_header(&self, bits: &mut Bits, start: &PacketStart) {
+        let class = self.class();
+        let put = |bits: &mut Bits, value: u64, width: u8| {
+            match class.byte_order {
+                ByteOrder::Little => {
+                    let bytes = value.to_le_bytes();
+                    bits.bytes(bytes.get(..usize::from(width / 8)).unwrap_or(&bytes));
+                }
+                ByteOrder::Big => {
+                    let bytes = value.to_be_bytes();
+                    bits.bytes(bytes.get(8 - usize::from(width / 8)..).unwrap_or(&bytes));
+                }
+            };
+        };
+        put(bits, PACKET_MAGIC.into(), 32);
+        if let Some(uuid) = class.uuid {
+            bits.bytes(&uuid.0);
+        }
+        put(bits, start.stream_class, class.stream_id_bits());
+        if class.instance_ids {
+            put(bits, start.instance, 64);
+        }
+    }
+}
+
+/// Room that a packet has from the beginning: most stay below.
+const FIRST_CAPACITY: usize = 64 << 10;
+
+/// Leaves room for what the packet says of itself.
+fn write_context(bits: &mut Bits, plan: &StreamPlan) -> Late {
+    let mut late = Late::default();
+    bits.align(plan.packet_align);
+    let mut room = |width: u8| {
+        bits.align(8);
+        let pos = bits.pos();
+        bits.skip(width.into());
+        pos
+    };
+    if plan.has_clock {
+        late.bounds = Some(room(64));
+        room(64);
+    }
+    late.sizes = room(64);
+    room(64);
+    late.sequence_number = plan.sequence_numbers.then(|| room(64));
+    late.discarded = plan.discarded_bits.map(|width| (room(width), width));
+    late
+}
+
+fn too_large(pos: u64, max_bytes: usize) -> WriteError {
+    WriteError::TooLarge {
+        bytes: pos.div_ceil(8),
+        max_bytes: u64::try_from(max_bytes).unwrap_or(u64::MAX),
+    }
+}
+
+impl OpenPacket<'_> {
+    /// Appends a record of class `event` at `time` in clock cycles; without a clock the time is not looked at. `write`
+    /// gives the values of the stream class's context, of the event record class's context and of the payload, in the
+    /// order of their declaration.
+    ///
+    /// Times should not go backwards in a stream, but some tracers' do: they are written as they are.
+    ///
+    /// # Errors
+    /// [`WriteError`] when the values do not match the class or the record fits in no packet; the packet is unchanged
+    /// then.
     pub fn append(
         &mut self,
-        event: u16,
+        event: u64,
         time: u64,
         write: impl FnOnce(&mut Record<'_>) -> Result<(), WriteError>,
     ) -> Result<Appended, WriteError> {
-        if time < self.last {
-            return Err(WriteError::Backwards { time, last: self.last });
-        }
-        let class = self.class.events.get(usize::from(event)).ok_or(WriteError::NoClass(event))?;
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(&event.to_le_bytes());
-        self.bytes.extend_from_slice(&time.to_le_bytes());
-        let mut record = Record {
-            event,
-            context: &self.class.context,
-            payload: &class.fields,
-            next: 0,
-            bytes: &mut self.bytes,
+        let plan = self.plan;
+        let class = plan.event(event).ok_or(WriteError::NoClass(event))?;
+        let mark = self.bits.mark();
+        let begin = self.bits.pos();
+        let scopes: [&Program; 3] = [&plan.common, &class.specific, &class.payload];
+        let written = self.write_event_header(event, time).and_then(|()| {
+            let Some(mut record) = Record::new(&scopes, &mut self.scratch, &mut self.bits) else {
+                return Ok(());
+            };
+            write(&mut record)?;
+            record.finish()
+        });
+        let end = self.bits.pos();
+        let outcome = match written {
+            Err(error) => Err(error),
+            Ok(()) if end == begin => Err(WriteError::Empty),
+            Ok(()) if !self.bits.is_over() => {
+                self.records += 1;
+                if plan.has_clock {
+                    self.clock = time;
+                }
+                return Ok(Appended::Yes);
+            }
+            Ok(()) if self.records > 0 => Ok(Appended::Full),
+            Ok(()) => Err(too_large(end - begin, self.start.max_bytes)),
         };
-        let written = write(&mut record).and_then(|()| record.finish());
-        let end = self.bytes.len();
-        if written.is_err() || end > self.max_bytes {
-            self.bytes.truncate(start);
-        }
-        written?;
-        if end <= self.max_bytes {
-            self.last = time;
-            self.records += 1;
-            Ok(Appended::Yes)
-        } else if start == PACKET_HEADER_BYTES {
-            Err(WriteError::TooLarge { bytes: end - start, max_bytes: self.max_bytes })
-        } else {
-            Ok(Appended::Full)
-        }
+        self.bits.back_to(mark);
+        outcome
     }
 
-    /// Finishes the packet, which covers time up to `end` (never less than its last record's), with the stream's
-    /// count of discarded records. The next packet begins where this one ends.
-    #[must_use]
-    pub fn seal(&mut self, end: u64, discarded: u64) -> SealedPacket {
-        let end = end.max(self.last);
-        let next = Vec::with_capacity(self.bytes.capacity());
-        let mut bytes = std::mem::replace(&mut self.bytes, next);
-        self.bytes.resize(PACKET_HEADER_BYTES, 0);
-        let content_bits = bytes.len() as u64 * 8;
-        if let Some(header) = bytes.first_chunk_mut::<PACKET_HEADER_BYTES>() {
-            *header = self.header(end, content_bits, discarded);
-        }
-        let sealed = SealedPacket {
-            bytes,
-            instance: self.id.instance,
-            begin: self.begin,
-            end,
-            content_bits,
-            sequence_number: self.sequence_number,
-            discarded,
-            records: self.records,
+    fn write_event_header(&mut self, event: u64, time: u64) -> Result<(), WriteError> {
+        let (bits, order) = (&mut self.bits, self.order);
+        let follows = |width: u8| clock::update(self.clock, low(time, width), width) == time;
+        // Each header begins at a byte boundary, and nothing in it is of another byte order.
+        bits.align(8);
+        let mut put = |value, width| bits.put(value, width, order).is_ok();
+        let (id_bits, last_compact, time_bits) = match self.plan.header {
+            EventHeader::Plain { id_bits, time_bits } => {
+                if let Some(width) = id_bits {
+                    put(event, width);
+                }
+                if self.plan.has_clock {
+                    if !follows(time_bits) {
+                        let last = self.clock;
+                        return Err(WriteError::Time { time, last, bits: time_bits });
+                    }
+                    self.bits.align(8);
+                    self.bits.put(low(time, time_bits), time_bits, order).unwrap_or_default();
+                }
+                return Ok(());
+            }
+            EventHeader::Compact => (5, 30, 27),
+            EventHeader::Large => (16, 65_534, 32),
         };
-        self.begin = end;
-        self.last = end;
-        self.records = 0;
-        self.sequence_number += 1;
+        if event <= last_compact && follows(time_bits) {
+            put(event, id_bits);
+            put(low(time, time_bits), time_bits);
+        } else {
+            put(last_compact + 1, id_bits);
+            self.bits.align(8);
+            let mut put = |value, width| self.bits.put(value, width, order).is_ok();
+            put(event, 32);
+            put(time, 64);
+        }
+        Ok(())
+    }
+
+    /// Ends the packet, which covers time up to `end` in clock cycles, with the stream's count of discarded records.
+    #[must_use]
+    pub fn seal(mut self, end: u64, discarded: u64) -> SealedPacket {
+        let bits = std::mem::replace(&mut self.bits, Bits::new(0, 0));
+        self.sealed(bits, end, discarded)
+    }
+
+    /// Ends the packet, which covers time up to `end` in clock cycles and at least to its last record, and begins
+    /// the stream's next one there, with the same context.
+    #[must_use]
+    pub fn roll(&mut self, end: u64, discarded: u64) -> SealedPacket {
+        let end = end.max(self.clock);
+        let mut next = Bits::new(self.bits.as_bytes().len(), self.start.max_bytes);
+        next.bytes(&self.prefix);
+        next.back_to(self.prefix_end);
+        let bits = std::mem::replace(&mut self.bits, next);
+        let sealed = self.sealed(bits, end, discarded);
+        (self.start.begin, self.clock, self.records) = (end, end, 0);
+        self.start.sequence_number += 1;
         sealed
     }
 
-    /// The number the next sealed packet gets.
-    #[must_use]
-    pub fn sequence_number(&self) -> u64 {
-        self.sequence_number
+    fn sealed(&self, mut bits: Bits, end: u64, discarded: u64) -> SealedPacket {
+        let Self { start, late, order, .. } = self;
+        let content_bits = bits.pos();
+        let total_bits = content_bits.next_multiple_of(8);
+        let mut set = |pos, value, width| bits.set(pos, low(value, width), width, *order);
+        if let Some(pos) = late.bounds {
+            set(pos, start.begin, 64);
+            set(pos + 64, end, 64);
+        }
+        set(late.sizes, content_bits, 64);
+        set(late.sizes + 64, total_bits, 64);
+        if let Some(pos) = late.sequence_number {
+            set(pos, start.sequence_number, 64);
+        }
+        if let Some((pos, width)) = late.discarded {
+            set(pos, discarded, width);
+        }
+        SealedPacket {
+            bytes: bits.into_bytes(),
+            stream_class: start.stream_class,
+            instance: start.instance,
+            begin: start.begin,
+            end,
+            content_bits,
+            sequence_number: start.sequence_number,
+            discarded,
+            records: self.records,
+        }
     }
 
-    /// Event records in the packet that is being filled.
+    /// The packet's number in the stream.
     #[must_use]
-    pub fn records(&self) -> u64 {
+    pub const fn sequence_number(&self) -> u64 {
+        self.start.sequence_number
+    }
+
+    /// Event records in it.
+    #[must_use]
+    pub const fn records(&self) -> u64 {
         self.records
     }
 
-    /// When the packet that is being filled begins.
+    /// When it begins, in clock cycles.
     #[must_use]
-    pub fn begin(&self) -> u64 {
-        self.begin
+    pub const fn begin(&self) -> u64 {
+        self.start.begin
     }
 
-    /// The time of the last record, or the begin of the packet; no record may be earlier.
+    /// The time of its last record, or its begin, in clock cycles.
     #[must_use]
-    pub fn last(&self) -> u64 {
-        self.last
-    }
-
-    fn header(&self, end: u64, content_bits: u64, discarded: u64) -> [u8; PACKET_HEADER_BYTES] {
-        let mut header = Vec::with_capacity(PACKET_HEADER_BYTES);
-        header.extend_from_slice(&MAGIC.to_le_bytes());
-        header.extend_from_slice(&self.id.trace);
-        header.extend_from_slice(&0_u32.to_le_bytes());
-        let words =
-            [self.id.instance, self.begin, end, content_bits, content_bits, self.sequence_number];
-        for word in words {
-            header.extend_from_slice(&word.to_le_bytes());
-        }
-        header.extend_from_slice(&discarded.to_le_bytes());
-        header.extend_from_slice(&self.id.cpu.to_le_bytes());
-        let mut fixed = [0; PACKET_HEADER_BYTES];
-        for (to, from) in fixed.iter_mut().zip(header) {
-            *to = from;
-        }
-        fixed
+    pub const fn last(&self) -> u64 {
+        self.clock
     }
 }
 
-/// Takes the values of one event record, in the order of its fields.
-#[derive(Debug)]
-pub struct Record<'a> {
-    event: u16,
-    context: &'a [Field],
-    payload: &'a [Field],
-    next: usize,
-    bytes: &'a mut Vec<u8>,
-}
-
-impl<'a> Record<'a> {
-    /// The value of an unsigned integer or enumeration.
-    ///
-    /// # Errors
-    /// [`WriteError::Kind`] when the next field is none, [`WriteError::Range`] when it is too narrow.
-    pub fn unsigned(&mut self, value: u64) -> Result<(), WriteError> {
-        match self.take("an unsigned integer")? {
-            FieldClass::Int(int) | FieldClass::Enum(int, _) if !int.signed => {
-                self.put_unsigned(int.width, value)
-            }
-            _ => Err(self.kind("an unsigned integer")),
-        }
-    }
-
-    /// The value of a signed integer or enumeration.
-    ///
-    /// # Errors
-    /// [`WriteError::Kind`] when the next field is none, [`WriteError::Range`] when it is too narrow.
-    pub fn signed(&mut self, value: i64) -> Result<(), WriteError> {
-        match self.take("a signed integer")? {
-            FieldClass::Int(int) | FieldClass::Enum(int, _) if int.signed => {
-                self.put_signed(int.width, value)
-            }
-            _ => Err(self.kind("a signed integer")),
-        }
-    }
-
-    /// A string; it ends before the first NUL.
-    ///
-    /// # Errors
-    /// [`WriteError::Kind`] when the next field is no string.
-    pub fn string(&mut self, value: &[u8]) -> Result<(), WriteError> {
-        let FieldClass::String = self.take("a string")? else {
-            return Err(self.kind("a string"));
-        };
-        let text = value.split(|byte| *byte == 0).next().unwrap_or_default();
-        self.bytes.extend_from_slice(text);
-        self.bytes.push(0);
-        Ok(())
-    }
-
-    /// A text of fixed length: cut, or filled with NULs.
-    ///
-    /// # Errors
-    /// [`WriteError::Kind`] when the next field is no such text.
-    pub fn text(&mut self, value: &[u8]) -> Result<(), WriteError> {
-        let &FieldClass::Text(len) = self.take("a text")? else {
-            return Err(self.kind("a text"));
-        };
-        let end = self.bytes.len() + len as usize;
-        self.bytes.extend(value.iter().take(len as usize));
-        self.bytes.resize(end, 0);
-        Ok(())
-    }
-
-    /// The elements of an array or a sequence; signed ones as two's complement of 64 bits.
-    ///
-    /// # Errors
-    /// [`WriteError::Kind`] when the next field is neither; [`WriteError::Range`] when an element does not fit, an
-    /// array is given another number of elements, or a sequence more than 2^32 − 1.
-    pub fn elements(&mut self, values: &[u64]) -> Result<(), WriteError> {
-        let int: IntClass = match *self.take("elements")? {
-            FieldClass::Array(int, len) if len as usize == values.len() => int,
-            FieldClass::Array(..) => return Err(self.range()),
-            FieldClass::Sequence(int) => {
-                self.put_unsigned(Width::W32, values.len() as u64)?;
-                int
-            }
-            _ => return Err(self.kind("elements")),
-        };
-        for value in values {
-            if int.signed {
-                self.put_signed(int.width, value.cast_signed())?;
-            } else {
-                self.put_unsigned(int.width, *value)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, given: &'static str) -> Result<&'a FieldClass, WriteError> {
-        let index = self.next;
-        self.next += 1;
-        let field = match index.checked_sub(self.context.len()) {
-            None => self.context.get(index),
-            Some(index) => self.payload.get(index),
-        };
-        field.map(|field| &field.class).ok_or(WriteError::Kind { event: self.event, index, given })
-    }
-
-    fn put_unsigned(&mut self, width: Width, value: u64) -> Result<(), WriteError> {
-        let unused_bits = 64 - width.bits();
-        if value << unused_bits >> unused_bits != value {
-            return Err(self.range());
-        }
-        self.put_low(width, value);
-        Ok(())
-    }
-
-    fn put_signed(&mut self, width: Width, value: i64) -> Result<(), WriteError> {
-        let unused_bits = 64 - width.bits();
-        if value << unused_bits >> unused_bits != value {
-            return Err(self.range());
-        }
-        self.put_low(width, value.cast_unsigned());
-        Ok(())
-    }
-
-    fn put_low(&mut self, width: Width, value: u64) {
-        let bytes = value.to_le_bytes();
-        let used = width.bits() as usize / 8;
-        self.bytes.extend_from_slice(bytes.get(..used).unwrap_or(&bytes));
-    }
-
-    fn finish(&self) -> Result<(), WriteError> {
-        if self.next == self.context.len() + self.payload.len() {
-            Ok(())
-        } else {
-            Err(WriteError::Missing { event: self.event, index: self.next })
-        }
-    }
-
-    fn kind(&self, given: &'static str) -> WriteError {
-        WriteError::Kind { event: self.event, index: self.next.saturating_sub(1), given }
-    }
-
-    fn range(&self) -> WriteError {
-        WriteError::Range { event: self.event, index: self.next.saturating_sub(1) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::EventClass;
-    use super::*;
-
-    fn class() -> StreamClass {
-        StreamClass {
-            context: vec![Field::new("tid", FieldClass::Int(IntClass::I32))],
-            events: vec![
-                EventClass::new("name", vec![Field::new("name", FieldClass::String)]),
-                EventClass::new(
-                    "mixed",
-                    vec![
-                        Field::new("comm", FieldClass::Text(4)),
-                        Field::new("pair", FieldClass::Array(IntClass::I32, 2)),
-                        Field::new("more", FieldClass::Sequence(IntClass::U8)),
-                    ],
-                ),
-            ],
-        }
-    }
-
-    const ID: StreamId = StreamId { trace: [9; 16], instance: 3, cpu: 3 };
-
-    #[test]
-    fn the_bytes_of_a_record_are_as_documented() {
-        let class = class();
-        let mut packet = PacketBuilder::new(&class, ID, 4096, 1000);
-        let appended = packet.append(1, 1001, |record| {
-            record.signed(-2)?;
-            record.text(b"sh")?;
-            record.elements(&[5, u64::MAX])?;
-            record.elements(&[10, 20, 30])
-        });
-        assert_eq!(appended, Ok(Appended::Yes));
-        let sealed = packet.seal(1010, 7);
-        let record = &sealed.bytes[PACKET_HEADER_BYTES..];
-        assert_eq!(record[..10], [1, 0, 0xE9, 3, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(record[10..18], [0xFE, 0xFF, 0xFF, 0xFF, b's', b'h', 0, 0]);
-        assert_eq!(record[18..26], [5, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF]);
-        assert_eq!(record[26..], [3, 0, 0, 0, 10, 20, 30]);
-        assert_eq!(sealed.bytes[..4], MAGIC.to_le_bytes());
-        assert_eq!(sealed.bytes[24], 3);
-        assert_eq!(sealed.bytes[72], 7);
-        assert_eq!((sealed.begin, sealed.end, sealed.records), (1000, 1010, 1));
-    }
-
-    #[test]
-    fn a_record_that_does_not_fit_leaves_the_packet_as_it_was() {
-        let class = class();
-        let mut packet = PacketBuilder::new(&class, ID, PACKET_HEADER_BYTES + 40, 0);
-        let mut append = |text: &'static str| {
-            packet.append(0, 1, |record| {
-                record.signed(1)?;
-                record.string(text.as_bytes())
-            })
-        };
-        assert_eq!(append("1234567"), Ok(Appended::Yes));
-        assert_eq!(append("1234567"), Ok(Appended::Full));
-        assert_eq!(append("12"), Ok(Appended::Yes));
-        let sealed = packet.seal(2, 0);
-        assert_eq!(sealed.records, 2);
-        assert_eq!(sealed.bytes.len(), PACKET_HEADER_BYTES + 22 + 17);
-        let result = packet.append(0, 3, |record| {
-            record.signed(1)?;
-            record.string(&[b'x'; 64])
-        });
-        assert_eq!(result, Err(WriteError::TooLarge { bytes: 79, max_bytes: 124 }));
-    }
-
-    #[test]
-    fn values_that_do_not_match_the_class_are_refused_and_leave_no_trace() {
-        let class = class();
-        let mut packet = PacketBuilder::new(&class, ID, 4096, 10);
-        let kind = packet.append(0, 10, |record| record.string(b"x"));
-        assert_eq!(kind, Err(WriteError::Kind { event: 0, index: 0, given: "a string" }));
-        let missing = packet.append(0, 10, |record| record.signed(1));
-        assert_eq!(missing, Err(WriteError::Missing { event: 0, index: 1 }));
-        let range = packet.append(0, 10, |record| record.signed(i64::from(i32::MAX) + 1));
-        assert_eq!(range, Err(WriteError::Range { event: 0, index: 0 }));
-        assert_eq!(packet.append(9, 10, |_| Ok(())), Err(WriteError::NoClass(9)));
-        let back = packet.append(0, 9, |_| Ok(()));
-        assert_eq!(back, Err(WriteError::Backwards { time: 9, last: 10 }));
-        assert_eq!(packet.seal(10, 0).bytes.len(), PACKET_HEADER_BYTES);
-    }
-
-    #[test]
-    fn packets_of_a_stream_are_numbered_and_touch() {
-        let class = class();
-        let mut packet = PacketBuilder::new(&class, ID, 4096, 5);
-        let first = packet.seal(8, 0);
-        let second = packet.seal(6, 2);
-        assert_eq!((first.begin, first.end, first.sequence_number), (5, 8, 0));
-        assert_eq!((second.begin, second.end, second.sequence_number), (8, 8, 1));
-    }
+const fn low(value: u64, width: u8) -> u64 {
+    if width >= 64 { value } else { value & ((1 << width) - 1) }
 }

@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ctf::DecodeErrorKind;
 use ctf::writer::{
-    Appended, ClockClass, EventClass, Field, FieldClass, IntClass, PacketBuilder, StreamClass,
-    StreamId, TraceClass, metadata,
+    Appended, EventClass, Field, FieldClass, IntClass, OpenPacket, Schema, TraceClass,
 };
+use ctf::{ClockClass, DecodeErrorKind, Uuid};
 use model::{TimeRange, Timestamp};
 use tempfile::TempDir;
 use tracedir::{Cause, Error, Finding, Item, LossKind, Merged, Recording};
@@ -27,32 +26,32 @@ const fn spec(times: &'static [u64], discarded: u64) -> Spec {
     Spec { times, discarded }
 }
 
-fn stream_class() -> StreamClass {
+fn schema() -> Schema {
     let count = Field::new("count", FieldClass::Int(IntClass::U32));
-    StreamClass { context: vec![], events: vec![EventClass::new("tick", vec![count])] }
+    let events = vec![EventClass::new(0, "tick", vec![count])];
+    let clock = ClockClass::new("monotonic");
+    Schema::new(TraceClass::per_cpu(Uuid(UUID), clock, vec![], vec![], events)).unwrap()
 }
 
 fn packets(instance: u64, specs: &[Spec]) -> Vec<Vec<u8>> {
-    let class = stream_class();
-    let id = StreamId { trace: UUID, instance, cpu: 0 };
+    let schema = schema();
     let begin = specs.first().and_then(|spec| spec.times.first()).copied().unwrap_or(0);
-    let mut builder = PacketBuilder::new(&class, id, 1 << 16, begin);
+    let cpu = u32::try_from(instance).unwrap();
+    let mut packet: OpenPacket<'_> = schema.open_cpu(cpu, begin, 1 << 16).unwrap();
     let seal = |spec: &Spec| {
         for time in spec.times {
-            let appended = builder.append(0, *time, |record| record.unsigned(*time));
+            let appended = packet.append(0, *time, |record| record.unsigned(*time));
             assert_eq!(appended, Ok(Appended::Yes));
         }
         let end = spec.times.last().copied().unwrap_or(begin);
-        builder.seal(end, spec.discarded).bytes
+        packet.roll(end, spec.discarded).bytes
     };
     specs.iter().map(seal).collect()
 }
 
 fn trace(files: &[(&str, Vec<u8>)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let clock = ClockClass::nanoseconds("monotonic", [8; 16], 0);
-    let class = TraceClass { uuid: UUID, clock, env: vec![] };
-    fs::write(folder.path().join("metadata"), metadata(&class, &stream_class())).unwrap();
+    fs::write(folder.path().join("metadata"), schema().metadata()).unwrap();
     for (name, bytes) in files {
         fs::write(folder.path().join(name), bytes).unwrap();
     }

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use ctf::index::{IndexEntry, IndexVersion, PacketIndex, StreamPosition};
+use ctf::index::{IndexVersion, PacketIndex};
 use ctf::writer::{
-    Appended, ClockClass, EnvValue, EventClass, Field, FieldClass, IntClass, PacketBuilder,
-    SealedPacket, StreamClass, StreamId, TraceClass, metadata,
+    Appended, EventClass, Field, FieldClass, IntClass, Schema, SealedPacket, TraceClass,
 };
+use ctf::{ClockClass, ClockOrigin, EnvValue, Uuid};
 
 /// Length of the metadata of an LTTng kernel session with every event enabled.
 const METADATA_BYTES: usize = 463_000;
@@ -34,18 +34,20 @@ pub(super) struct Made {
 
 /// Writes `count` chunk folders into the session folder `path`.
 pub(super) fn make(path: &Path, count: u32) -> anyhow::Result<Made> {
-    let class = stream_class(METADATA_BYTES);
-    let text = metadata(&trace_class(), &class);
+    let schema = schema(METADATA_BYTES)?;
+    let text = schema.metadata();
     for number in 0..count {
         let begin_ns = u64::from(number) * CHUNK_NS;
         let folder = path.join("archives").join(name(number)).join("kernel");
         fs::create_dir_all(folder.join("index"))?;
-        fs::write(folder.join("metadata"), &text)?;
+        fs::write(folder.join("metadata"), text)?;
         for cpu in 0..CPUS {
-            let packet = packet(&class, cpu, begin_ns)?;
+            let packet = packet(&schema, cpu, begin_ns)?;
             fs::write(folder.join(format!("channel0_{cpu}")), &packet.bytes)?;
             let index = folder.join("index").join(format!("channel0_{cpu}.idx"));
-            fs::write(index, index_of(&packet).encode())?;
+            let entries = vec![packet.index_entry(0)];
+            let content = PacketIndex { version: IndexVersion::V1_1, entries };
+            fs::write(index, content.encode())?;
         }
     }
     Ok(Made { events: u64::from(count) * u64::from(CPUS) * EVENTS, metadata_bytes: text.len() })
@@ -62,50 +64,54 @@ fn name(number: u32) -> String {
     format!("{}-{}-{number}", stamp(second), stamp(second + CHUNK_NS / 1_000_000_000))
 }
 
-fn trace_class() -> TraceClass {
-    let env = [("hostname", "bench"), ("domain", "kernel"), ("tracer_name", "lttng-modules")];
-    TraceClass {
-        uuid: UUID,
-        clock: ClockClass::nanoseconds("monotonic", UUID, BEGIN_NS),
-        env: env.map(|(name, value)| (name.to_owned(), EnvValue::Text(value.to_owned()))).to_vec(),
-    }
-}
-
 /// As many event record classes of a few usual fields as make the metadata at least so long, and no more than 16 over.
-fn stream_class(metadata_bytes: usize) -> StreamClass {
-    let mut class = StreamClass {
-        context: vec![
-            Field::new("pid", FieldClass::Int(IntClass::I32)),
-            Field::new("tid", FieldClass::Int(IntClass::I32)),
-        ],
-        events: Vec::new(),
-    };
-    while metadata(&trace_class(), &class).len() < metadata_bytes {
-        let from = class.events.len();
-        class.events.extend((from..from + 16).map(event_class));
+fn schema(metadata_bytes: usize) -> anyhow::Result<Schema> {
+    let mut events = Vec::new();
+    loop {
+        let schema = Schema::new(trace_class(&events))?;
+        if schema.metadata().len() >= metadata_bytes {
+            return Ok(schema);
+        }
+        let from = events.len() as u64;
+        events.extend((from..from + 16).map(event_class));
     }
-    class
 }
 
-fn event_class(number: usize) -> EventClass {
+fn trace_class(events: &[EventClass]) -> TraceClass {
+    let env = [("hostname", "bench"), ("domain", "kernel"), ("tracer_name", "lttng-modules")];
+    let env = env.map(|(name, value)| (name.to_owned(), EnvValue::Text(value.to_owned())));
+    let int = |name| Field::new(name, FieldClass::Int(IntClass::I32));
+    let clock = ClockClass {
+        uuid: Some(Uuid(UUID)),
+        offset: BEGIN_NS,
+        origin: ClockOrigin::UnixEpoch,
+        ..ClockClass::new("monotonic")
+    };
+    let context = vec![int("pid"), int("tid")];
+    TraceClass::per_cpu(Uuid(UUID), clock, env.to_vec(), context, events.to_vec())
+}
+
+fn event_class(number: u64) -> EventClass {
     EventClass::new(
+        number,
         format!("syscall_entry_{number:04}"),
         vec![
             Field::new("fd", FieldClass::Int(IntClass::I32)),
             Field::new("buffer", FieldClass::Int(IntClass::HEX64)),
             Field::new("count", FieldClass::Int(IntClass::U64)),
-            Field::new("filename", FieldClass::String),
+            Field::new("filename", FieldClass::STRING),
         ],
     )
 }
 
-fn packet(class: &StreamClass, cpu: u32, begin_ns: u64) -> anyhow::Result<SealedPacket> {
-    let id = StreamId { trace: UUID, instance: u64::from(cpu), cpu };
-    let mut builder = PacketBuilder::new(class, id, 64 << 10, begin_ns);
+fn packet(schema: &Schema, cpu: u32, begin_ns: u64) -> anyhow::Result<SealedPacket> {
+    let mut packet = schema.open_cpu(cpu, begin_ns, 64 << 10)?;
+    let classes =
+        schema.class().streams.iter().map(|stream| stream.events.len() as u64).sum::<u64>();
     for number in 0..EVENTS {
-        let event = u16::try_from((number * 37 + u64::from(cpu)) % class.events.len() as u64)?;
+        let event = (number * 37 + u64::from(cpu)) % classes;
         let time = begin_ns + number * (CHUNK_NS / EVENTS) + u64::from(cpu);
-        let appended = builder.append(event, time, |record| {
+        let appended = packet.append(event, time, |record| {
             record.signed(1000 + i64::from(cpu))?;
             record.signed(1000 + i64::from(cpu))?;
             record.signed(3)?;
@@ -115,24 +121,7 @@ fn packet(class: &StreamClass, cpu: u32, begin_ns: u64) -> anyhow::Result<Sealed
         })?;
         anyhow::ensure!(appended == Appended::Yes, "a packet takes {EVENTS} event records");
     }
-    Ok(builder.seal(begin_ns + CHUNK_NS - 1, 0))
-}
-
-fn index_of(packet: &SealedPacket) -> PacketIndex {
-    let entry = IndexEntry {
-        offset_bytes: 0,
-        total_length_bits: packet.content_bits,
-        content_length_bits: packet.content_bits,
-        timestamp_begin: packet.begin,
-        timestamp_end: packet.end,
-        events_discarded: packet.discarded,
-        stream_class_id: 0,
-        position: Some(StreamPosition {
-            stream_instance_id: packet.instance,
-            packet_seq_num: packet.sequence_number,
-        }),
-    };
-    PacketIndex { version: IndexVersion::V1_1, entries: vec![entry] }
+    Ok(packet.seal(begin_ns + CHUNK_NS - 1, 0))
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::Path;
 
 use ctf::writer::{
-    Appended, ClockClass, EventClass, Field, FieldClass, IntClass, PacketBuilder, StreamClass,
-    StreamId, TraceClass, metadata,
+    Appended, EventClass, Field, FieldClass, IntClass, OpenPacket, Schema, TraceClass,
 };
+use ctf::{ClockClass, ClockOrigin, Uuid};
 
 /// Event records in all streams together.
 pub(super) const EVENTS: u64 = 2_000_000;
@@ -20,27 +20,31 @@ const UUID: [u8; 16] = *b"many streams one";
 /// Writes [`EVENTS`] event records, one each microsecond, each into a stream that a fixed pseudo-random sequence names.
 pub(super) fn make(path: &Path, streams: u32) -> anyhow::Result<()> {
     fs::create_dir_all(path)?;
-    let class = StreamClass {
-        context: vec![Field::new("vtid", FieldClass::Int(IntClass::I32))],
-        events: vec![EventClass::new(
-            "work",
-            vec![
-                Field::new("item", FieldClass::Int(IntClass::U64)),
-                Field::new("size", FieldClass::Int(IntClass::U32)),
-                Field::new("name", FieldClass::String),
-            ],
-        )],
+    let context = vec![Field::new("vtid", FieldClass::Int(IntClass::I32))];
+    let events = vec![EventClass::new(
+        0,
+        "work",
+        vec![
+            Field::new("item", FieldClass::Int(IntClass::U64)),
+            Field::new("size", FieldClass::Int(IntClass::U32)),
+            Field::new("name", FieldClass::STRING),
+        ],
+    )];
+    let clock = ClockClass {
+        uuid: Some(Uuid(UUID)),
+        offset: 1_795_132_800_000_000_000,
+        origin: ClockOrigin::UnixEpoch,
+        ..ClockClass::new("monotonic")
     };
-    let clock = ClockClass::nanoseconds("monotonic", UUID, 1_795_132_800_000_000_000);
-    let trace = TraceClass { uuid: UUID, clock, env: Vec::new() };
-    fs::write(path.join("metadata"), metadata(&trace, &class))?;
+    let trace = TraceClass::per_cpu(Uuid(UUID), clock, Vec::new(), context, events);
+    let schema = Schema::new(trace)?;
+    fs::write(path.join("metadata"), schema.metadata())?;
     let mut open: Vec<Stream<'_>> = (0..streams)
         .map(|number| {
-            let id = StreamId { trace: UUID, instance: u64::from(number), cpu: number };
-            let builder = PacketBuilder::new(&class, id, PACKET_BYTES, 0);
-            Stream { path: path.join(format!("work_{number}")), builder }
+            let packet = schema.open_cpu(number, 0, PACKET_BYTES)?;
+            Ok(Stream { path: path.join(format!("work_{number}")), packet })
         })
-        .collect();
+        .collect::<anyhow::Result<_>>()?;
     let mut state = 1_u64;
     for item in 0..EVENTS {
         // Knuth's MMIX generator; the upper half is the better one.
@@ -56,14 +60,14 @@ pub(super) fn make(path: &Path, streams: u32) -> anyhow::Result<()> {
 
 struct Stream<'a> {
     path: std::path::PathBuf,
-    builder: PacketBuilder<'a>,
+    packet: OpenPacket<'a>,
 }
 
 impl Stream<'_> {
     fn append(&mut self, item: u64) -> anyhow::Result<()> {
         let time = item * 1_000;
         for _ in 0..2 {
-            let appended = self.builder.append(0, time, |record| {
+            let appended = self.packet.append(0, time, |record| {
                 record.signed(4242)?;
                 record.unsigned(item)?;
                 record.unsigned(item % 4096)?;
@@ -78,7 +82,7 @@ impl Stream<'_> {
     }
 
     fn seal(&mut self, end: u64) -> anyhow::Result<()> {
-        let packet = self.builder.seal(end, 0);
+        let packet = self.packet.roll(end, 0);
         let mut file = File::options().create(true).append(true).open(&self.path)?;
         Ok(file.write_all(&packet.bytes)?)
     }

@@ -6,7 +6,7 @@ mod progress;
 mod select;
 mod style;
 pub(crate) mod summary;
-mod when;
+pub(super) mod when;
 
 use std::path::PathBuf;
 

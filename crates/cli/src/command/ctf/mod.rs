@@ -1,5 +1,6 @@
 //! `throughline ctf VERB PATH…`: what traces in the Common Trace Format hold.
 
+mod convert;
 mod info;
 
 use clap::Subcommand;
@@ -9,7 +10,8 @@ use crate::outcome::Outcome;
 const EXAMPLES: &str = "\
 Examples:
   throughline ctf info session/        streams, packets, clocks, environment, loss
-  throughline ctf info --format json session/ | jq '.traces[].streams[].packets'";
+  throughline ctf info --format json session/ | jq '.traces[].streams[].packets'
+  throughline ctf convert session/ -o session-ctf2/ --to 2";
 
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES, arg_required_else_help = true)]
@@ -22,10 +24,13 @@ pub(crate) struct Args {
 enum Verb {
     /// Say what traces hold: streams, packets, clocks, environment, loss
     Info(info::Args),
+    /// Write traces in another version of the format, or cut them by time
+    Convert(convert::Args),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     match &args.verb {
         Verb::Info(args) => info::run(args),
+        Verb::Convert(args) => convert::run(args),
     }
 }

@@ -1,0 +1,116 @@
+//! `throughline ctf convert PATH… -o OUT --to FORM`: traces in another form.
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use convert::{Options, Report, convert_ctf};
+use ctf::CtfVersion;
+use indicatif::{ProgressBar, ProgressStyle};
+use jiff::tz::TimeZone;
+use model::{TimeRange, Timestamp};
+use tracedir::Recording;
+
+use crate::command::read::when::{self, When};
+use crate::outcome::{Outcome, complain};
+
+const EXAMPLES: &str = "\
+Examples:
+  throughline ctf convert session/ -o session-ctf2/ --to 2        the same traces in CTF 2
+  throughline ctf convert session/ -o old/ --to 1.8               for readers that know CTF 1.8 only
+  throughline ctf convert session/ -o part/ --to 2 --begin 16:44:07.5 --end 16:44:08
+                                                                  half a second of it
+
+What CTF 1.8 has no form for becomes something near to it; each kind is said in one line.
+Exit code 1: some of the data cannot be read; the rest was converted.";
+
+#[derive(clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Folders with traces in or below them: sessions, chunks, single traces
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// What to write: a folder that does not exist yet or is empty. It appears when it is whole
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// In which form
+    #[arg(long, value_enum, value_name = "FORM")]
+    to: Form,
+    /// Leave out what is earlier: seconds or nanoseconds since the epoch, a time of day, or a date and time
+    #[arg(long, value_name = "TIME", value_parser = when::parse, allow_hyphen_values = true)]
+    begin: Option<When>,
+    /// Leave out what is at this time or later
+    #[arg(long, value_name = "TIME", value_parser = when::parse, allow_hyphen_values = true)]
+    end: Option<When>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// CTF 1.8: metadata in TSDL
+    #[value(name = "1.8")]
+    Ctf1,
+    /// CTF 2: metadata in JSON
+    #[value(name = "2")]
+    Ctf2,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let range = range(args)?;
+    let version = match args.to {
+        Form::Ctf1 => CtfVersion::V1_8,
+        Form::Ctf2 => CtfVersion::V2,
+    };
+    let bar = progress_bar();
+    let report =
+        convert_ctf(&args.paths, &args.output, &Options { version, range }, &mut |done, all| {
+            if let Some(bar) = &bar {
+                bar.set_length(all);
+                bar.set_position(done);
+            }
+        });
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    Ok(tell(&report.context("cannot convert")?))
+}
+
+/// Says what became of what could not be kept, and what could not be read.
+fn tell(report: &Report) -> Outcome {
+    for note in &report.notes {
+        complain(&format!("note: {} ({})", note.what, note.count));
+    }
+    report.damage.iter().for_each(|damage| complain(&format!("unreadable: {damage}")));
+    if report.more_damage > 0 {
+        complain(&format!("unreadable: {} more", report.more_damage));
+    }
+    if report.damage.is_empty() { Outcome::Done } else { Outcome::No }
+}
+
+/// The range of time in the local zone; a time of day is one of the recording's first day.
+fn range(args: &Args) -> anyhow::Result<TimeRange> {
+    let zone = TimeZone::system();
+    let resolve = |when: Option<When>, default| {
+        when.map_or(Ok(default), |when| when.resolve(&zone, || first(&args.paths)))
+    };
+    let begin = resolve(args.begin, Timestamp::MIN).context("--begin")?;
+    let end = resolve(args.end, Timestamp::MAX).context("--end")?;
+    Ok(TimeRange { begin, end })
+}
+
+/// When the recording begins. What cannot be opened is said by the conversion itself.
+fn first(paths: &[PathBuf]) -> Option<Timestamp> {
+    let recording = Recording::open(paths).ok()?;
+    recording.covers().iter().filter_map(|cover| cover.begin).min()
+}
+
+fn progress_bar() -> Option<ProgressBar> {
+    let bar = io::stderr().is_terminal().then(|| ProgressBar::new(0))?;
+    let template = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    Some(bar)
+}

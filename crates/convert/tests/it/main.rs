@@ -1,0 +1,6 @@
+//! Conversions of recorded and made traces: what is read before is read after.
+
+#![expect(clippy::indexing_slicing, reason = "a test that reaches beyond its data should fail")]
+
+mod ctf;
+mod support;

@@ -15,10 +15,10 @@ use crate::value::Scope;
 /// Reading `n` bytes of metadata holds at most this and [`METADATA_FACTOR`] times `n` bytes of memory.
 ///
 /// The constant part is that of the fields which short metadata can make of aliases.
-pub const METADATA_BASE_BYTES: usize = 16 << 20;
+pub const METADATA_BASE_BYTES: usize = 8 << 20;
 
 /// See [`METADATA_BASE_BYTES`]: eight fields for each byte, and what one field takes while it is compiled.
-pub const METADATA_FACTOR: usize = 8 * 512;
+pub const METADATA_FACTOR: usize = 8 * 256;
 
 /// Has every kind of field class, both byte orders and both ways to read an event header.
 const METADATA: &str = r#"/* CTF 1.8 */

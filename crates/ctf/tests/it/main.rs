@@ -7,6 +7,7 @@ mod conformance2;
 mod ctf2;
 mod examples;
 mod filter;
+mod memory;
 mod metadata_stream;
 mod real;
 mod robust;
@@ -14,3 +15,7 @@ mod support;
 mod text;
 mod tsdl;
 mod writer;
+
+/// Counts, so that tests can say how much memory something holds.
+#[global_allocator]
+static ALLOCATOR: testkit::alloc::Counting = testkit::alloc::Counting;

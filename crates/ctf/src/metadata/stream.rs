@@ -127,7 +127,7 @@ impl MetadataStream {
             return Err(Error::MetadataPacket { offset_bytes: self.rest_begin, problem });
         }
         match self.trace {
-            Some(trace) if self.read == self.text.len() => Ok(trace),
+            Some(trace) if self.read == self.text.len() && self.waiting.is_none() => Ok(trace),
             _ => parse_text(&self.text, self.is_packetised())
                 .map(Arc::new)
                 .map_err(Failure::into_error),

@@ -114,6 +114,19 @@ fn the_end_inside_something_is_an_error() {
 }
 
 #[test]
+fn an_end_while_something_is_waited_for_is_an_error() {
+    let mut stream = MetadataStream::new();
+    stream.push(TEXT.as_bytes()).expect("whole");
+    let progress = stream.push(b"event { name = d; id = 0; stream_id = 9; };");
+    assert!(matches!(progress, Ok(MetadataProgress::NeedMore)));
+    let end = stream.finish().expect_err("no stream 9");
+    assert!(
+        matches!(end, Error::MetadataText { problem: TextProblem::Unknown { .. }, .. }),
+        "{end}"
+    );
+}
+
+#[test]
 fn classes_never_move() {
     let mut stream = MetadataStream::new();
     let head = "/* CTF 1.8 */ typealias integer { size = 8; } := u8; trace { major = 1; minor = 8; byte_order = le;

@@ -4,3 +4,4 @@
 
 mod ctf;
 mod support;
+mod viewers;

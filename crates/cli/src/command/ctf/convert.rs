@@ -1,12 +1,13 @@
 //! `throughline ctf convert PATH… -o OUT --to FORM`: traces in another form.
 
-use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use convert::{Options, Report, convert_ctf};
+use convert::{Options, Report, Summary, ViewerOptions, convert_ctf};
 use ctf::CtfVersion;
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::tz::TimeZone;
@@ -22,6 +23,9 @@ Examples:
   throughline ctf convert session/ -o old/ --to 1.8               for readers that know CTF 1.8 only
   throughline ctf convert session/ -o part/ --to 2 --begin 16:44:07.5 --end 16:44:08
                                                                   half a second of it
+  throughline ctf convert session/ -o session.pftrace --to perfetto
+                                                                  to be opened at ui.perfetto.dev
+  throughline ctf convert session/ -o session.json --to firefox   to be opened at profiler.firefox.com
 
 What CTF 1.8 has no form for becomes something near to it; each kind is said in one line.
 Exit code 1: some of the data cannot be read; the rest was converted.";
@@ -32,7 +36,8 @@ pub(crate) struct Args {
     /// Folders with traces in or below them: sessions, chunks, single traces
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// What to write: a folder that does not exist yet or is empty. It appears when it is whole
+    /// What to write: a folder that does not exist yet or is empty; for a viewer, a file that does not exist yet. It
+    /// appears when it is whole
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// In which form
@@ -54,6 +59,10 @@ enum Form {
     /// CTF 2: metadata in JSON
     #[value(name = "2")]
     Ctf2,
+    /// Perfetto's format: one file with a track for each thread
+    Perfetto,
+    /// The Firefox Profiler's format: one file with markers for each thread
+    Firefox,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -61,6 +70,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let version = match args.to {
         Form::Ctf1 => CtfVersion::V1_8,
         Form::Ctf2 => CtfVersion::V2,
+        Form::Perfetto | Form::Firefox => return show(args, range),
     };
     let bar = progress_bar();
     let report =
@@ -74,6 +84,60 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         bar.finish_and_clear();
     }
     Ok(tell(&report.context("cannot convert")?))
+}
+
+/// Writes one file for a viewer: under another name until it is whole.
+fn show(args: &Args, range: TimeRange) -> anyhow::Result<Outcome> {
+    let target = &args.output;
+    anyhow::ensure!(!target.exists(), "{} is there already", target.display());
+    let mut name = target.file_name().context("the output has no name")?.to_owned();
+    name.push(format!(".partial-{}", std::process::id()));
+    let partial = target.with_file_name(name);
+    let written = write_for_viewer(args, range, &partial).and_then(|summary| {
+        std::fs::rename(&partial, target).map(|()| summary).map_err(Into::into)
+    });
+    match written {
+        Ok(summary) => Ok(tell_shown(&summary)),
+        Err(error) => {
+            // The failure that is under way says more than one of tidying up.
+            drop(std::fs::remove_file(&partial));
+            Err(error.context(format!("cannot write {}", target.display())))
+        }
+    }
+}
+
+fn write_for_viewer(args: &Args, range: TimeRange, path: &Path) -> anyhow::Result<Summary> {
+    const EVERY: u64 = 1 << 14;
+    let mut file = BufWriter::new(File::create_new(path)?);
+    let bar = spinner();
+    let mut progress = |events: u64| {
+        if let Some(bar) = bar.as_ref().filter(|_| events.is_multiple_of(EVERY)) {
+            bar.set_position(events);
+        }
+    };
+    let options = ViewerOptions { range };
+    let summary = match args.to {
+        Form::Firefox => convert::firefox::write(&args.paths, &options, &mut file, &mut progress)?,
+        _ => convert::perfetto::write(&args.paths, &options, &mut file, &mut progress)?,
+    };
+    file.flush()?;
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    Ok(summary)
+}
+
+/// Says what is not shown.
+fn tell_shown(summary: &Summary) -> Outcome {
+    if summary.left_out > 0 {
+        let most = convert::firefox::MAX_MARKERS;
+        complain(&format!("left out: {} markers after the first {most}", summary.left_out));
+    }
+    if summary.lost > 0 {
+        complain(&format!("lost: {} event records and packets, not shown", summary.lost));
+    }
+    summary.unreadable.iter().for_each(|line| complain(&format!("unreadable: {line}")));
+    if summary.unreadable.is_empty() { Outcome::Done } else { Outcome::No }
 }
 
 /// Says what became of what could not be kept, and what could not be read.
@@ -103,6 +167,17 @@ fn range(args: &Args) -> anyhow::Result<TimeRange> {
 fn first(paths: &[PathBuf]) -> Option<Timestamp> {
     let recording = Recording::open(paths).ok()?;
     recording.covers().iter().filter_map(|cover| cover.begin).min()
+}
+
+fn spinner() -> Option<ProgressBar> {
+    let bar = io::stderr().is_terminal().then(ProgressBar::new_spinner)?;
+    if let Ok(style) =
+        ProgressStyle::with_template("{spinner} {human_pos} event records, {per_sec}")
+    {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    Some(bar)
 }
 
 fn progress_bar() -> Option<ProgressBar> {

@@ -42,7 +42,7 @@ pub enum Error {
         /// What is wrong there.
         problem: TextProblem,
     },
-    /// Neither packets nor text that says `/* CTF 1.8`.
+    /// Neither packets, nor text that says `/* CTF 1.8`, nor a JSON text sequence.
     #[error("not CTF metadata: it begins with {found:02x?}")]
     NotMetadata {
         /// Up to the first eight bytes.

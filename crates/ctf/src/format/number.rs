@@ -174,11 +174,22 @@ pub(crate) fn general(out: &mut Output, value: f64) {
         out.fixed(b"nan");
     } else if value.is_infinite() {
         out.fixed(b"inf");
-    } else if value == 0.0 {
-        out.push(b'0');
+    } else if let Some(whole) = small_whole(value) {
+        short_decimal(out, whole);
     } else {
         finite(out, value);
     }
+}
+
+/// A whole number of up to six digits, which is shown as it is.
+fn small_whole(value: f64) -> Option<u64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "what is cut off is found"
+    )]
+    let whole = value as u32;
+    (f64::from(whole) == value && whole < 1_000_000).then_some(whole.into())
 }
 
 fn finite(out: &mut Output, value: f64) {
@@ -251,6 +262,8 @@ mod tests {
             (100_000.0, "100000"),
             (100_000.5, "100000"),
             (100_001.5, "100002"),
+            (999_999.0, "999999"),
+            (1_000_000.0, "1e+06"),
             (999_999.4, "999999"),
             (999_999.5, "1e+06"),
             (1_234_567.0, "1.23457e+06"),

@@ -29,6 +29,9 @@ use super::stream::StreamText;
 /// Arrays of up to so many numbers are written as so many values, each with a literal of its own.
 const UNROLLED: u64 = 64;
 
+/// A program of so many operations unrolls no more arrays.
+const UNROLLING_OPS: usize = 4_096;
+
 /// A literal, then a value.
 #[derive(Debug)]
 pub(crate) struct Op {
@@ -284,6 +287,7 @@ impl Builder {
             (Kind::Array(Length::Fixed(length)), _) => {
                 if let Some(element) = layout.node(index + 1).filter(|node| is_number(node))
                     && *length <= UNROLLED
+                    && self.ops.len() < UNROLLING_OPS
                 {
                     return self.unrolled(form, (index + 1, element), offset, *length);
                 }

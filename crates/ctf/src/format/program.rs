@@ -16,6 +16,7 @@
 use crate::class::ByteOrder;
 use crate::event::EventRecord;
 use crate::layout::{Integer, Kind, Layout, Length, Meaning, Node, Place, Then};
+use crate::load::find_nul;
 use crate::value::{Context, Encoding, Field, Scope, Shape, Value, Visitor};
 use crate::walk;
 
@@ -426,7 +427,9 @@ pub(crate) fn run<F: Form>(
                 line.put_piece(&stream.packet);
                 line.put(b", ", if more && !stream.packet.is_empty() { 2 } else { 0 });
             }
-            What::Text if let Some((bytes, len)) = at.text(op) => {
+            What::Text | What::TextToNul | What::FixedText { .. }
+                if let Some((bytes, len)) = at.text(op) =>
+            {
                 let done = if line.left() >= OP_ROOM.saturating_add(room).saturating_add(len) {
                     quote::plain_words::<F::Escapes>(&mut line, bytes, len)
                 } else {
@@ -489,13 +492,24 @@ impl<'r, 'a> Position<'r, 'a> {
         self.bytes = first.and_then(|first| self.context.data.get(first..)).unwrap_or_default();
     }
 
-    /// The text that ends with the segment: the packet from there on, and the text's length.
+    /// A text that begins at a whole byte: the packet from there on, and the text's length.
     #[inline(always)]
     fn text(&self, op: &Op) -> Option<(&'a [u8], usize)> {
         let begin = u64::from(op.offset);
-        let bits = self.anchors.first()?.checked_sub(self.begin)?.checked_sub(begin + 8)?;
         let bytes = self.bytes.get(usize::try_from(begin / 8).ok()?..)?;
-        let len = usize::try_from(bits / 8).ok()?;
+        let to_segment_end = || {
+            let bits = self.anchors.first()?.checked_sub(self.begin)?.checked_sub(begin)?;
+            usize::try_from(bits / 8).ok()
+        };
+        let before_nul = |len: usize| {
+            let text = bytes.get(..len)?;
+            Some(find_nul(text).unwrap_or(len))
+        };
+        let len = match op.what {
+            What::FixedText { bytes } => before_nul(usize::try_from(bytes).ok()?)?,
+            What::TextToNul => before_nul(to_segment_end()?)?,
+            _ => to_segment_end()?.checked_sub(1)?,
+        };
         (len <= bytes.len()).then_some((bytes, len))
     }
 }

@@ -253,7 +253,7 @@ fn same(one: &Json, other: &Json) -> bool {
         }
         (Json::Number(one), Json::Number(other)) if one.is_f64() && other.is_f64() => {
             let (one, other) = (one.as_f64().expect("f64"), other.as_f64().expect("f64"));
-            (one - other).abs() <= one.abs() * 1e-15
+            (one - other).abs() <= one.abs() * 1e-15 + 1e-320
         }
         _ => one == other,
     }

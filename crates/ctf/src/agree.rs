@@ -237,6 +237,15 @@ fn read(trace: &Arc<TraceClass>, data: &[u8]) -> (Vec<Record>, Option<DecodeErro
                 ] {
                     event.visit(scope, &mut shown);
                 }
+                for handle in
+                    event.class().field_names().map(|name| event.class().field_handle(name))
+                {
+                    let handle = handle.unwrap();
+                    let value = event.get(handle);
+                    assert_eq!(event.u64(handle), value.and_then(|value| value.as_u64()));
+                    assert_eq!(event.i64(handle), value.and_then(|value| value.as_i64()));
+                    assert_eq!(event.bytes(handle), value.and_then(|value| value.as_bytes()));
+                }
                 let class = event.class().index();
                 records.push((class, event.end_bits(), event.timestamp_ns(), shown.0));
             }

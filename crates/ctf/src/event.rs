@@ -8,7 +8,7 @@ use crate::class::{ByteOrder, EventRecordClass, StreamClass, TraceClass};
 use crate::clock::{self, ClockClass};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::header::{GeneralPlan, Header};
-use crate::layout::{Kind, Layout, Role, Then};
+use crate::layout::{Integer, Kind, Layout, Meaning, Role, Then};
 use crate::order;
 use crate::packet::{Count, PacketInfo};
 use crate::program::Programs;
@@ -701,6 +701,46 @@ impl<'a> EventRecord<'a> {
         let Some(place) = handle.place else { return self.search(part, handle.node) };
         let anchor = part.anchors.get(usize::try_from(place.segment).ok()?)?;
         self.context().value(part.layout, handle.node, anchor.checked_add(place.offset)?)
+    }
+
+    /// A field's number, as [`Value::as_u64`] gives it, without making a [`Value`] of most integers.
+    #[must_use]
+    #[inline]
+    pub fn u64(&self, handle: FieldHandle) -> Option<u64> {
+        match self.number(handle) {
+            Some((int, raw)) if int.signed => u64::try_from(raw.cast_signed()).ok(),
+            Some((_, raw)) => Some(raw),
+            None => self.get(handle)?.as_u64(),
+        }
+    }
+
+    /// A field's number, as [`Value::as_i64`] gives it, without making a [`Value`] of most integers.
+    #[must_use]
+    #[inline]
+    pub fn i64(&self, handle: FieldHandle) -> Option<i64> {
+        match self.number(handle) {
+            Some((int, raw)) if int.signed => Some(raw.cast_signed()),
+            Some((_, raw)) => i64::try_from(raw).ok(),
+            None => self.get(handle)?.as_i64(),
+        }
+    }
+
+    /// The bytes of a text field without its NUL, or of a BLOB; borrowed from the packet.
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self, handle: FieldHandle) -> Option<&'a [u8]> {
+        self.get(handle)?.as_bytes()
+    }
+
+    /// An integer that has a place and is a number: its class, and its value with the sign extended.
+    #[inline]
+    fn number(&self, handle: FieldHandle) -> Option<(&'a Integer, u64)> {
+        let place = handle.place?;
+        let part = self.part(handle.scope).filter(|part| part.owner == handle.owner)?;
+        let Kind::Integer(int) = &part.layout.node(handle.node)?.kind else { return None };
+        let anchor = part.anchors.get(usize::try_from(place.segment).ok()?)?;
+        let raw = int.read(self.bytes, anchor.checked_add(place.offset)?)?;
+        (int.meaning == Meaning::Number).then_some((int, raw))
     }
 
     /// Walks the whole scope for a scalar without a constant place.

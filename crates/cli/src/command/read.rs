@@ -1,6 +1,7 @@
 //! `throughline read PATH…`: the event records of any recording, merged in time.
 
 mod counts;
+mod follow;
 mod print;
 mod progress;
 mod select;
@@ -15,7 +16,9 @@ use clap::ValueEnum;
 use ctf::filter::{Filter, FilterError};
 use ctf::format::json::JsonWriter;
 use model::{TimeRange, Timestamp};
-use tracedir::{ClassCache, Correlate, Item, Merged, PacketEnds, ReadOptions, Recording};
+use tracedir::{
+    ClassCache, Correlate, Follow, FollowOptions, Item, PacketEnds, ReadOptions, Recording,
+};
 
 use self::counts::{Count, Counts};
 use self::print::{Printer, Sink, Unseen, Writer};
@@ -32,6 +35,7 @@ Examples:
   throughline read --grep 'sched_* && prev_tid == 42' kernel/
   throughline read --grep 'ret < 0 || filename ~ \"*.conf\"' --format json kernel/
   throughline read --count=by-name archives/*         how many there are of each name
+  throughline read --follow --name 'svc:*' session/   what is written from the beginning on, until Ctrl-C
   throughline read --fields all --names all --clock-date session/
 
 Exit code 1: some of the data cannot be read, the rest was; or nothing fits --name or --grep.";
@@ -70,6 +74,9 @@ pub(crate) struct Args {
         default_missing_value = "all"
     )]
     count: Option<Count>,
+    /// Go on with what is written later, until Ctrl-C
+    #[arg(long)]
+    follow: bool,
     /// Stop after this many event records
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
@@ -161,16 +168,20 @@ impl ClockArgs {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    if args.follow { run_following(args) } else { run_once(args) }
+}
+
+fn run_once(args: &Args) -> anyhow::Result<Outcome> {
     let options = args.clocks.options();
     let recording = Recording::open_as(&args.paths, &options, &mut ClassCache::default())
+        .map_err(explained)
         .context("cannot read")?;
-    let range = range(args, &recording)?;
-    let grep = args.selection.grep.clone();
-    let selection = Selection::new(&args.selection.patterns, grep, recording.streams().len());
+    let first = || recording.covers().iter().filter_map(|cover| cover.begin).min();
+    let range = range(args, first)?;
+    let selection = selection(args, recording.streams().len());
     selection.check(&recording).context("--grep")?;
-    let mut sink = Sink::open(args.output.as_deref())?;
     if args.count == Some(Count::All) && selection.is_all() && args.limit.is_none() {
-        return count(&recording, range, &mut sink);
+        return count(&recording, range, &mut Sink::open(args.output.as_deref())?);
     }
     // Text is the reference's, also where its order is its own.
     let packet_ends = match args.format {
@@ -179,18 +190,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     };
     let mut merged = recording.merged_with(range, packet_ends);
     let whole = range == TimeRange::ALL && args.limit.is_none();
-    let mut reading = Reading {
-        limit: args.limit.unwrap_or(u64::MAX),
-        progress: Progress::new(&recording, args.output.is_some(), whole),
-        printer: Printer::new(writer(args), sink, &recording, &args.paths),
-        counts: (args.count == Some(Count::ByName)).then(Counts::default),
-        losses: Losses::default(),
-        events: 0,
-        selection,
-    };
-    reading.go(&mut merged)?;
-    let found = reading.events > 0 || reading.selection.is_all();
-    reading.finish(args)?;
+    let progress = Progress::new(&recording, args.output.is_some(), whole);
+    let mut reading = Reading::new(args, selection, progress)?;
+    reading.printer.name_streams(&recording);
+    while !reading.is_full()
+        && let Some(item) = merged.next_item()
+    {
+        reading.take(&item)?;
+    }
+    let found = reading.finish(args)?;
     summary::tell_backward(merged.backward());
     let unreadable = summary::tell(recording.findings()) | summary::tell(merged.findings());
     Ok(if unreadable || !found { Outcome::No } else { Outcome::Done })
@@ -207,14 +215,46 @@ fn count(recording: &Recording, range: TimeRange, sink: &mut Sink) -> anyhow::Re
     Ok(if unreadable { Outcome::No } else { Outcome::Done })
 }
 
+/// The error, with what to do about it.
+fn explained(error: tracedir::Error) -> anyhow::Error {
+    match error {
+        tracedir::Error::Uncorrelated(_) => {
+            anyhow::anyhow!("{error}; --clock-force-correlate takes both for the Unix epoch's")
+        }
+        error => error.into(),
+    }
+}
+
+fn run_following(args: &Args) -> anyhow::Result<Outcome> {
+    #[expect(clippy::disallowed_methods, reason = "a time of day is one of today")]
+    let today = || {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
+        i64::try_from(since.as_nanos()).ok().map(Timestamp::from_nanos)
+    };
+    let options = FollowOptions {
+        read: args.clocks.options(),
+        range: range(args, today)?,
+        ..FollowOptions::default()
+    };
+    let mut follow = Follow::new(&args.paths, options);
+    let mut reading = Reading::new(args, selection(args, 0), Progress::none())?;
+    follow::follow(&mut follow, &options, &mut reading)?;
+    reading.finish(args)?;
+    let unreadable = summary::tell(follow.findings());
+    Ok(if unreadable { Outcome::No } else { Outcome::Done })
+}
+
+fn selection(args: &Args, streams: usize) -> Selection {
+    Selection::new(&args.selection.patterns, args.selection.grep.clone(), streams)
+}
+
 /// From the first point in time to the last, both included.
-fn range(args: &Args, recording: &Recording) -> anyhow::Result<TimeRange> {
+fn range(args: &Args, first: impl Fn() -> Option<Timestamp>) -> anyhow::Result<TimeRange> {
     let SelectionArgs { begin, end, timerange, .. } = &args.selection;
     let (begin, end) = timerange.map_or((*begin, *end), |(begin, end)| (Some(begin), Some(end)));
     let zone = args.style.zone();
-    let first = || recording.covers().iter().filter_map(|cover| cover.begin).min();
     let resolve = |when: Option<When>, name: &str| {
-        let resolved = when.map(|when| when.resolve(&zone, first)).transpose();
+        let resolved = when.map(|when| when.resolve(&zone, &first)).transpose();
         resolved.with_context(|| format!("{name} is no point in time"))
     };
     let begin = resolve(begin, "the begin")?.unwrap_or(Timestamp::MIN);
@@ -252,41 +292,55 @@ struct Reading {
 }
 
 impl Reading {
-    fn go(&mut self, merged: &mut Merged<'_>) -> anyhow::Result<()> {
-        while self.events < self.limit
-            && let Some(item) = merged.next_item()
-        {
-            match item {
-                Item::Event(event) => {
-                    self.progress.at(&event);
-                    if !self.selection.takes(&event) {
-                        continue;
-                    }
+    fn new(args: &Args, selection: Selection, progress: Progress) -> anyhow::Result<Self> {
+        let sink = Sink::open(args.output.as_deref())?;
+        Ok(Self {
+            selection,
+            limit: args.limit.unwrap_or(u64::MAX),
+            printer: Printer::new(writer(args), sink, &args.paths),
+            counts: (args.count == Some(Count::ByName)).then(Counts::default),
+            progress,
+            losses: Losses::default(),
+            events: 0,
+        })
+    }
+
+    const fn is_full(&self) -> bool {
+        self.events >= self.limit
+    }
+
+    fn take(&mut self, item: &Item<'_>) -> anyhow::Result<()> {
+        match item {
+            Item::Event(event) => {
+                self.progress.at(event);
+                if self.selection.takes(event) {
                     self.events += 1;
-                    self.printer.event(&event)?;
+                    self.printer.event(event)?;
                     if let Some(counts) = &mut self.counts {
-                        counts.add(&event);
+                        counts.add(event);
                     }
-                }
-                Item::Loss(loss) => {
-                    self.printer.flush()?;
-                    self.losses.add(&loss);
                 }
             }
+            Item::Loss(loss) => {
+                self.printer.flush()?;
+                self.losses.add(loss);
+            }
         }
-        self.progress.finish();
         Ok(())
     }
 
-    fn finish(self, args: &Args) -> anyhow::Result<()> {
+    /// Writes what is left; gives whether anything that was looked for was found.
+    fn finish(mut self, args: &Args) -> anyhow::Result<bool> {
+        self.progress.finish();
         let mut sink = self.printer.finish()?;
         match (self.counts.map(Counts::finish), args.format) {
             (Some(counts), Format::Json) => sink.write(&counts::json_lines(&counts))?,
             (Some(counts), _) => sink.write(&counts::table(&counts))?,
             (None, _) if args.count.is_some() => sink.write(&format!("{}\n", self.events))?,
+            (None, Format::Text) => sink.write(args.style.epilogue(args.output.is_some()))?,
             (None, _) => {}
         }
         self.losses.complain();
-        Ok(())
+        Ok(self.events > 0 || self.selection.is_all())
     }
 }

@@ -10,5 +10,6 @@ mod ctf_info;
 mod main_job;
 mod process;
 mod read;
+mod read_options;
 mod thumbnailer;
 mod up;

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::process::THROUGHLINE;
 
-fn read(args: &[&str], paths: &[&Path]) -> Output {
+pub(crate) fn read(args: &[&str], paths: &[&Path]) -> Output {
     let output =
         Command::new(THROUGHLINE).arg("read").args(args).args(paths).env("TZ", "UTC").output();
     output.expect("the command starts")

@@ -3,16 +3,17 @@
 /// The longest name that is compared, in characters.
 const MAX_CHARS: usize = 64;
 
-/// The candidate with the fewest edits to `name`, if these are at most a third of its characters; the first of several.
+/// The candidate with the fewest edits to `name`, if these are at most a third of its characters, rounded up; the first
+/// of several. Nothing is near a single character.
 pub(super) fn nearest<'c>(
     name: &str,
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> Option<&'c str> {
     let name: Vec<char> = name.chars().take(MAX_CHARS + 1).collect();
-    if name.len() > MAX_CHARS {
+    if !(2..=MAX_CHARS).contains(&name.len()) {
         return None;
     }
-    let mut best = (name.len() / 3 + 1, None);
+    let mut best = (name.len().div_ceil(3) + 1, None);
     for candidate in candidates {
         let edits = edits(&name, candidate);
         if edits < best.0 {

@@ -10,7 +10,7 @@ use ctf::format::json::JsonWriter;
 use ctf::format::text::TextWriter;
 use ctf::format::{Output, StreamText};
 use ctf::{Field, Scope, Shape, Value, Visitor};
-use tracedir::{Event, Recording};
+use tracedir::{Event, LogicalTrace, Recording};
 
 /// Output is written in pieces of about this many bytes.
 const PIECE: usize = 64 << 10;
@@ -90,30 +90,50 @@ pub(crate) struct Printer {
     writer: Writer,
     sink: Sink,
     out: Output,
+    paths: Vec<PathBuf>,
     /// Of each stream: which packet it is in, and what its lines have in common.
-    streams: Vec<(u64, StreamText)>,
+    streams: Vec<Option<(u64, StreamText)>>,
 }
 
 impl Printer {
-    pub(crate) fn new(
-        writer: Writer,
-        sink: Sink,
-        recording: &Recording,
-        paths: &[PathBuf],
-    ) -> Self {
-        let folders = recording.streams().iter().map(|stream| {
-            let folder = stream.files().next().and_then(|file| file.path.parent());
-            folder.map_or_else(String::new, |folder| below(folder, paths))
+    pub(crate) fn new(writer: Writer, sink: Sink, paths: &[PathBuf]) -> Self {
+        let out = Output::with_capacity(2 * PIECE);
+        Self { writer, sink, out, paths: paths.to_owned(), streams: Vec::new() }
+    }
+
+    /// Takes the names of streams' traces from a recording that is known as a whole.
+    pub(crate) fn name_streams(&mut self, recording: &Recording) {
+        let folders = (0..recording.streams().len()).map(|index| {
+            // A trace of several folders is not named by any of them, nor by babeltrace2.
+            match recording.trace_of(index).map(LogicalTrace::folders) {
+                Some([only]) => below(only, &self.paths),
+                _ => String::new(),
+            }
         });
-        let streams = folders.map(|folder| (u64::MAX, StreamText::new(&folder))).collect();
-        Self { writer, sink, out: Output::with_capacity(2 * PIECE), streams }
+        self.streams = folders.map(|folder| Some((u64::MAX, StreamText::new(&folder)))).collect();
+    }
+
+    /// Streams that appear while a recording is followed are named by the folder of their first file.
+    #[cold]
+    fn meet(&mut self, event: &Event<'_>) {
+        let folder = event.stream.files().next().and_then(|file| file.path.parent());
+        let folder = folder.map_or_else(String::new, |folder| below(folder, &self.paths));
+        if self.streams.len() <= event.stream_index {
+            self.streams.resize(event.stream_index + 1, None);
+        }
+        if let Some(stream) = self.streams.get_mut(event.stream_index) {
+            *stream = Some((u64::MAX, StreamText::new(&folder)));
+        }
     }
 
     pub(crate) fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         if matches!(self.writer, Writer::Nothing) {
             return Ok(());
         }
-        let Some((packet, stream)) = self.streams.get_mut(event.stream_index) else {
+        if !matches!(self.streams.get(event.stream_index), Some(Some(_))) {
+            self.meet(event);
+        }
+        let Some(Some((packet, stream))) = self.streams.get_mut(event.stream_index) else {
             return Ok(());
         };
         let entered = std::mem::replace(packet, event.packet_index) != event.packet_index;

@@ -14,12 +14,17 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// Shows nothing.
+    pub(crate) const fn none() -> Self {
+        Self { bar: None, entered: Vec::new() }
+    }
+
     /// Shown when standard error is a terminal and the output is not; `whole`: everything will be read, so that the end
     /// can be foreseen.
     pub(crate) fn new(recording: &Recording, to_file: bool, whole: bool) -> Self {
         let shown = io::stderr().is_terminal() && (to_file || !io::stdout().is_terminal());
         if !shown {
-            return Self { bar: None, entered: Vec::new() };
+            return Self::none();
         }
         let files = recording.streams().iter().flat_map(|stream| stream.files());
         let bytes: u64 = files.map(|file| file.len).sum();

@@ -94,6 +94,11 @@ impl StyleArgs {
         })
     }
 
+    /// What babeltrace2 leaves its terminal with.
+    pub(crate) fn epilogue(&self, to_file: bool) -> &'static str {
+        if to_file || self.color(to_file) == Color::Never { "" } else { "\x1b[0m" }
+    }
+
     fn color(&self, to_file: bool) -> Color {
         let wanted = match self.color {
             ColorArg::Always => true,

@@ -1,0 +1,86 @@
+//! Reading a recording while it is written, until Ctrl-C.
+
+use std::process;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use model::Timestamp;
+use tracedir::{Error, Follow, FollowOptions};
+
+use super::Reading;
+use crate::stop::Stop;
+
+/// How often the folders are looked at.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// How many times in a row looking may fail: folders vanish between two steps of a rotation.
+const MISSED: u32 = 10;
+
+/// Gives event records to `reading` as they are written; returns at the first SIGINT or SIGTERM, at the limit, and when
+/// the end of the range is passed.
+pub(super) fn follow(
+    follow: &mut Follow,
+    options: &FollowOptions,
+    reading: &mut Reading,
+) -> anyhow::Result<()> {
+    let stop = stop_on_signal()?;
+    let begin = Instant::now();
+    let now = || {
+        let elapsed = i64::try_from(begin.elapsed().as_nanos());
+        Timestamp::from_nanos(elapsed.unwrap_or(i64::MAX))
+    };
+    let mut missed = None;
+    loop {
+        match follow.poll(now()) {
+            Ok(()) => missed = Some(0),
+            Err(error @ Error::Io { .. }) => match &mut missed {
+                Some(times) if *times < MISSED => *times += 1,
+                _ => return Err(error).context("cannot follow"),
+            },
+            Err(error) => return Err(error).context("cannot follow"),
+        }
+        drain(follow, reading)?;
+        if reading.is_full() || follow.horizon() >= options.range.end {
+            return Ok(());
+        }
+        match stop.recv_timeout(EVERY) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    follow.finish(now()).context("cannot follow")?;
+    drain(follow, reading)
+}
+
+fn drain(follow: &mut Follow, reading: &mut Reading) -> anyhow::Result<()> {
+    while !reading.is_full()
+        && let Some(item) = follow.next_item()
+    {
+        reading.take(&item)?;
+    }
+    reading.printer.flush()?;
+    Ok(())
+}
+
+/// Something is received at the first signal; a second one ends the process at once.
+fn stop_on_signal() -> anyhow::Result<Receiver<()>> {
+    let (sender, receiver) = mpsc::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let mut stop = runtime.block_on(async { Stop::listen() })?;
+    thread::spawn(move || {
+        runtime.block_on(async {
+            stop.asked().await;
+            // When nobody listens any more, the process is ending already.
+            if sender.send(()).is_ok() {
+                stop.asked().await;
+                process::exit(130);
+            }
+        });
+    });
+    Ok(receiver)
+}

@@ -122,6 +122,11 @@ impl Findings {
         }
     }
 
+    /// Those that are kept, and how many more there were.
+    pub(crate) fn into_parts(self) -> (Vec<Finding>, u64) {
+        (self.kept, self.more)
+    }
+
     /// The first [`Self::KEPT`], in the order in which they were met.
     #[must_use]
     pub fn kept(&self) -> &[Finding] {

@@ -32,6 +32,7 @@
 //! # Ok::<(), tracedir::Error>(())
 //! ```
 
+mod check;
 mod chunk;
 mod classes;
 mod correlate;
@@ -53,6 +54,7 @@ mod survey;
 mod turns;
 mod window;
 
+pub use check::{Checked, Problem, Remark, Shown, check};
 pub use chunk::{
     ARCHIVES, Chunk, ChunkName, Missing, SessionChunks, UnsealedChunk, has_chunks, session_chunks,
 };

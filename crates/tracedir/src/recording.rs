@@ -192,6 +192,11 @@ impl Recording {
         &self.streams
     }
 
+    /// Takes what could not be opened.
+    pub(crate) fn take_findings(&mut self) -> Findings {
+        std::mem::take(&mut self.findings)
+    }
+
     /// What could not be opened.
     #[must_use]
     pub const fn findings(&self) -> &Findings {

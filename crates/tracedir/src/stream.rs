@@ -168,6 +168,11 @@ impl PacketFile {
         }
     }
 
+    /// Whether a packet of this file is of the file's stream.
+    pub(crate) fn is_of(&self, info: &PacketInfo) -> bool {
+        (info.stream_class_id, info.stream_instance_id) == (self.stream_class_id, self.instance_id)
+    }
+
     pub(crate) fn stream_class(&self) -> Option<&StreamClass> {
         self.class.stream_class(self.stream_class_id)
     }

@@ -6,6 +6,7 @@
     reason = "a test fails by panicking; helpers stand outside of test functions"
 )]
 
+mod ctf_check;
 mod ctf_info;
 mod main_job;
 mod process;

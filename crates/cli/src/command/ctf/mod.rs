@@ -1,5 +1,6 @@
 //! `throughline ctf VERB PATH…`: what traces in the Common Trace Format hold.
 
+mod check;
 mod convert;
 mod info;
 
@@ -10,6 +11,7 @@ use crate::outcome::Outcome;
 const EXAMPLES: &str = "\
 Examples:
   throughline ctf info session/        streams, packets, clocks, environment, loss
+  throughline ctf check session/       everything that is wrong, and where
   throughline ctf info --format json session/ | jq '.traces[].streams[].packets'
   throughline ctf convert session/ -o session-ctf2/ --to 2";
 
@@ -24,6 +26,8 @@ pub(crate) struct Args {
 enum Verb {
     /// Say what traces hold: streams, packets, clocks, environment, loss
     Info(info::Args),
+    /// Read everything and say what is wrong, and where
+    Check(check::Args),
     /// Write traces in another version of the format, or cut them by time
     Convert(convert::Args),
 }
@@ -31,6 +35,7 @@ enum Verb {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     match &args.verb {
         Verb::Info(args) => info::run(args),
+        Verb::Check(args) => check::run(args),
         Verb::Convert(args) => convert::run(args),
     }
 }

@@ -1,0 +1,78 @@
+//! `throughline ctf check PATH…`: everything that is wrong with traces, and where.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use serde_json::json;
+use tracedir::{Checked, Remark};
+
+use crate::outcome::{Outcome, complain};
+
+const EXAMPLES: &str = "\
+Examples:
+  throughline ctf check session/                      one line for each thing that is wrong
+  throughline ctf check --format json session/ | jq -r .code | sort | uniq -c
+
+Reads everything and changes nothing; goes on after damage.
+Exit code 0: nothing is wrong. 1: something is. 2: could not look.";
+
+#[derive(clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Folders with traces in or below them: sessions, chunks, single traces
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// How findings are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Lines for people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let mut out = io::stdout().lock();
+    let mut failed = None;
+    let mut tell = |remark: Remark| {
+        let line = match args.format {
+            Format::Text => remark.to_string(),
+            Format::Json => document(&remark),
+        };
+        if failed.is_none() {
+            failed = writeln!(out, "{line}").err();
+        }
+    };
+    let checked = tracedir::check(&args.paths, &mut tell).context("cannot check")?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    summarise(&checked);
+    Ok(if checked.remarks == 0 { Outcome::Done } else { Outcome::No })
+}
+
+fn summarise(checked: &Checked) {
+    let Checked { traces, files, packets, event_records, remarks } = checked;
+    complain(&format!(
+        "checked: {traces} traces, {files} files, {packets} packets, {event_records} event records; {remarks} findings"
+    ));
+}
+
+fn document(remark: &Remark) -> String {
+    json!({
+        "path": remark.path.display().to_string(),
+        "packet_offset_bytes": remark.packet_offset_bytes,
+        "offset_bits": remark.offset_bits,
+        "event_index": remark.event_index,
+        "field": remark.field,
+        "code": remark.problem.code(),
+        "problem": remark.problem.to_string(),
+    })
+    .to_string()
+}

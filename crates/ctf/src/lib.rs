@@ -67,6 +67,7 @@ mod ticks;
 mod value;
 mod view;
 mod walk;
+mod work;
 pub mod writer;
 
 pub use class::{

@@ -8,6 +8,7 @@ use crate::class::{ByteOrder, EventRecordClass, StreamClass};
 use crate::layout::{Kind, Layout, Node};
 use crate::value::{Context, Scope};
 use crate::walk::Fault;
+use crate::work;
 
 /// Where a reader can be: at a bit of a byte, after a number of one order or before any.
 const STATES: usize = 24;
@@ -103,6 +104,7 @@ fn effect_of(layout: Option<&Layout>) -> Effect {
     let Some(layout) = layout else { return whole };
     let mut open: Vec<Frame<'_>> = Vec::new();
     for (index, node) in (0_u32..).zip(&layout.nodes) {
+        work::step();
         while open.last().is_some_and(|frame| frame.node.next <= index) {
             close(&mut open, &mut whole);
         }

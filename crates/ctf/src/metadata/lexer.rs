@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::error::TextProblem;
+use crate::work;
 
 /// Where in the text, and what is wrong there.
 pub(crate) type Problem = (usize, TextProblem);
@@ -41,6 +42,7 @@ impl<'a> Lexer<'a> {
 
     /// The next token and where it begins.
     pub(crate) fn token(&mut self) -> Result<(usize, Token<'a>), Problem> {
+        work::step();
         self.skip_blanks()?;
         let (begin, rest) = (self.at, self.rest());
         let token = match rest.first() {

@@ -190,3 +190,109 @@ fn text_error(text: &[u8], offset_bytes: usize, problem: TextProblem) -> Error {
     let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
     Error::MetadataText { offset_bytes, line, problem }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::work::steps_of;
+
+    use super::*;
+
+    const HEAD: &str = "/* CTF 1.8 */ typealias integer { size = 8; } := u8;
+        trace { major = 1; minor = 8; byte_order = le; };";
+
+    fn all(count: usize, each: impl Fn(usize) -> String) -> String {
+        (0..count).map(each).collect()
+    }
+
+    /// Four times the size must not take more than five times the steps.
+    fn linear(what: &str, size: usize, text: impl Fn(usize) -> String) {
+        let steps = |size| {
+            let text = text(size);
+            let head = if text.starts_with(HEAD.get(..11).unwrap_or_default()) { "" } else { HEAD };
+            let text = format!("{head}{text}");
+            let (parsed, steps) = steps_of(|| parse(text.as_bytes()));
+            assert!(parsed.is_ok(), "{what}: {:?}", parsed.err());
+            steps
+        };
+        let (small, large) = (steps(size), steps(4 * size));
+        assert!(large <= 5 * small, "{what}: {small} steps for {size}, {large} for {}", 4 * size);
+    }
+
+    fn fields(fields: &str) -> String {
+        format!("event {{ name = e; fields := struct {{ {fields} }}; }};")
+    }
+
+    #[test]
+    fn declarations_cost_the_same_however_many_there_are() {
+        linear("event classes", 4096, |n| {
+            all(n, |i| format!("event {{ name = e{i}; id = {i}; }};\n"))
+        });
+        linear("stream classes", 512, |n| {
+            let head = HEAD.replace("le;", "le; packet.header := struct { u8 stream_id; };");
+            head + &all(n, |i| format!("stream {{ id = {i}; }};"))
+        });
+        linear("clocks and environment entries", 512, |n| {
+            all(n, |i| format!("clock {{ name = c{i}; }}; env {{ e{i} = {i}; }};"))
+        });
+        linear("aliases", 4096, |n| {
+            all(n, |i| format!("typealias u8 := t{i}; typedef u8 d{i};")) + &fields("t0 a;")
+        });
+        linear("callsites", 1024, |n| all(n, |i| format!("callsite {{ name = c{i}; }};")));
+    }
+
+    #[test]
+    fn options_and_labels_cost_the_same_however_many_there_are() {
+        linear("options", 1024, |n| {
+            let labels = all(n, |i| format!("l{i}, "));
+            let options = all(n, |i| format!("u8 l{i}; "));
+            fields(&format!(
+                "enum : integer {{ size = 32; }} {{ {labels} }} t; variant <t> {{ {options} }} v;"
+            ))
+        });
+        linear("ranges over ranges", 1024, |n| {
+            let labels = all(n, |i| format!("a = {i} ... {}, ", 2 * n - i));
+            fields(&format!(
+                "enum : integer {{ size = 32; }} {{ {labels} }} t; variant <t> {{ u8 a; }} v;"
+            ))
+        });
+    }
+
+    #[test]
+    fn references_cost_the_same_however_many_fields_there_are() {
+        linear("to members beside", 1024, |n| {
+            fields(&all(n, |i| format!("u8 n{i}; u8 a{i}[n{i}]; ")))
+        });
+        linear("by absolute names", 1024, |n| {
+            fields(&all(n, |i| format!("u8 n{i}; u8 a{i}[event.fields.n{i}]; ")))
+        });
+        linear("into another structure", 1024, |n| {
+            let members = all(n, |i| format!("u8 n{i}; "));
+            let arrays = all(n, |i| format!("u8 a{i}[s.n{i}]; "));
+            fields(&format!("struct {{ {members} }} s; {arrays}"))
+        });
+        linear("of many event classes into the stream's context", 1024, |n| {
+            let members = all(64, |i| format!("u8 n{i}; "));
+            let event = |i| {
+                let field = format!("u8 a[stream.event.context.n{}];", i % 64);
+                format!("event {{ name = e{i}; id = {i}; fields := struct {{ {field} }}; }};")
+            };
+            format!("stream {{ event.context := struct {{ {members} }}; }};") + &all(n, event)
+        });
+        linear("into the options of one variant", 256, |n| {
+            let labels = all(8, |i| format!("l{i}, "));
+            let options = all(8, |i| format!("struct {{ u8 n; }} l{i}; "));
+            let arrays = all(n, |i| format!("u8 a{i}[v.n]; "));
+            fields(&format!("enum : u8 {{ {labels} }} t; variant <t> {{ {options} }} v; {arrays}"))
+        });
+    }
+
+    #[test]
+    fn nesting_costs_the_same_at_any_depth() {
+        linear("structures with names and references at each level", 1000, |n| {
+            let open =
+                all(n - 2, |i| format!("u8 n{i}; typedef u8 t{i}; struct {{ t{i} m; u8 a[n{i}]; "));
+            fields(&format!("u8 x; {open} u8 y[x]; {}", "} s; ".repeat(n - 2)))
+        });
+        linear("arrays", 1000, |n| fields(&format!("u8 a{};", "[1]".repeat(n - 2))));
+    }
+}

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 
 use super::scope::Opened;
 use crate::layout::{Kind, Node};
+use crate::work;
 
 /// What a reference leads to, and where a reader of it must have been.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -82,6 +83,7 @@ impl<'s> Search<'s> {
         place: &mut Place,
         left: &mut Vec<(u32, &'n [Box<str>])>,
     ) -> Result<(), &'static str> {
+        work::step();
         let node = self.node(at).ok_or(NO_FIELD)?;
         match (&node.kind, names.split_first()) {
             (Kind::Integer(int), None) => {
@@ -145,7 +147,10 @@ impl<'s> Search<'s> {
         names: &'n [Box<str>],
     ) -> Option<&'n [Box<str>]> {
         let (first, rest) = names.split_first()?;
-        let is_option = |option: &u32| self.node(*option).is_some_and(|node| node.name == *first);
+        let is_option = |option: &u32| {
+            work::step();
+            self.node(*option).is_some_and(|node| node.name == *first)
+        };
         if !options.iter().any(is_option) {
             return None;
         }
@@ -180,6 +185,7 @@ impl<'s> Search<'s> {
         };
         let mut child = Some(parent + 1).filter(|child| *child < end);
         for _ in 0..FEW {
+            work::step();
             let at = child?;
             if &*self.node(at)?.name == name {
                 return child;
@@ -189,6 +195,7 @@ impl<'s> Search<'s> {
         let mut table = self.members.0.remove(&parent).unwrap_or_default();
         child = table.next.or(child).filter(|child| *child < end);
         while let Some(at) = child {
+            work::step();
             // An open child may be asked for again when its name is known for good.
             let Some(node) = self.node(at) else { break };
             table.nodes.insert(node.name.clone(), at);

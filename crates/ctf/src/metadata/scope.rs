@@ -12,6 +12,7 @@ use crate::class::{ByteOrder, EnvValue};
 use crate::error::TextProblem;
 use crate::layout::{Integer, Kind, Length, Node, Register, Selector};
 use crate::value::{Encoding, Mappings, Scope};
+use crate::work;
 
 type Result<T> = std::result::Result<T, Problem>;
 
@@ -332,6 +333,7 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
             positions.pop();
         }
         for child in children {
+            work::step();
             let node = usize::try_from(*child).ok().and_then(|index| self.draft.nodes.get(index));
             if let Some(all) = node.and_then(|node| self.visible.get_mut(&node.name)) {
                 all.pop();
@@ -368,12 +370,14 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         self.shared.nodes_left = left.ok_or(too_many)?;
         let (mut spelled, mut shown) = (HashMap::new(), HashMap::new());
         for (index, option) in (0_u32..).zip(options) {
+            work::step();
             let name = &*option.name;
             spelled.insert(name, index);
             shown.entry(name.strip_prefix('_').unwrap_or(name)).or_insert(index);
         }
         let mut ranges = Ranges::default();
         for mapping in &mappings.entries {
+            work::step();
             let label = &*mapping.label;
             let bare = label.strip_prefix('_').unwrap_or(label);
             let option =
@@ -447,6 +451,7 @@ impl<'s, 't, 'd> Writer<'s, 't, 'd> {
         let candidates: Vec<u32> =
             declared.into_iter().chain(visible.iter().rev()).map(|(_, node)| *node).collect();
         for candidate in candidates {
+            work::step();
             match self.find_in(None, candidate, rest, wanted) {
                 Ok(place) => return Ok(place),
                 Err(found) => problem = problem.or(Some(found)),
@@ -504,6 +509,7 @@ impl Draft {
 
     fn share(&mut self, targets: &[u32], register: Register) -> Register {
         for target in targets {
+            work::step();
             if let Some(Node { kind: Kind::Integer(int), .. }) = self.node_mut(*target) {
                 let saves = int.shared_saves.iter().copied().chain([register]);
                 int.shared_saves = saves.collect();
@@ -550,6 +556,7 @@ impl Ranges {
             _ => first,
         };
         while begin <= last {
+            work::step();
             let after = self.0.range(begin..=last).next().map(|(next, (end, _))| (*next, *end));
             let end = after.map_or(last, |(next, _)| next - 1);
             if begin <= end {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::class::{Base, ByteOrder};
 use crate::value::Mappings;
+use crate::work;
 
 /// Deeper field classes are refused.
 pub(crate) const MAX_DEPTH: u32 = 4096;
@@ -163,6 +164,7 @@ impl Names {
     pub(crate) fn close(&mut self) {
         let begin = self.levels.pop().unwrap_or(0);
         for (space, name) in self.declared.split_off(begin) {
+            work::step();
             if let Some(all) = self.space_mut(space).get_mut(&name) {
                 all.pop();
             }

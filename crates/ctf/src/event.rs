@@ -89,6 +89,7 @@ impl Scopes {
         self.usual = Usual::default();
         (self.index, self.next_index, self.class, self.timestamp) = (0, 0, None, None);
         self.order = order;
+        self.stack.start_packet();
     }
 
     #[inline]
@@ -501,7 +502,7 @@ fn read_header(
     }
     // Also taken to say exactly which field of a short cut is at fault.
     let mut roles = HeaderRoles(Header::default());
-    let mut walk = context.walk(layout, pos);
+    let mut walk = context.walk(layout, pos).first();
     walk.run(0, true, &mut roles)
         .map_err(|fault| fault.into_error(Scope::EventHeader, layout, Some(index)))?;
     Ok((roles.0, walk.pos))
@@ -565,7 +566,7 @@ fn run_segments(
                 pos = advanced(context, pos, bits.ok_or(too_long)?, node)?;
             }
             Then::Walk(node) => {
-                let mut walk = context.walk(layout, pos);
+                let mut walk = context.walk(layout, pos).first();
                 walk.run(node, true, &mut ())?;
                 pos = walk.pos;
             }

@@ -203,7 +203,7 @@ fn walk_over(
         Scope::EventSpecificContext => class.context.as_ref(),
         _ => class.payload.as_ref(),
     };
-    let mut walk = context.walk(layout?, pos);
+    let mut walk = context.walk(layout?, pos).first();
     walk.run(node, true, &mut ()).ok()?;
     Some(walk.pos)
 }

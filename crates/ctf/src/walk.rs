@@ -14,8 +14,9 @@ use crate::value::{
     BitsValue, Context, Encoding, EnumValue, Field, Shape, Value, Visitor, WideText,
 };
 
-/// The most array elements of no size that one walk goes through. They take no bits, so nothing else bounds them.
-pub(crate) const MAX_EMPTY_ELEMENTS: u64 = 1 << 20;
+/// A packet may have so many array elements of no size, and one more for each bit of content. They take no bits, so
+/// nothing else bounds them.
+pub(crate) const MAX_EMPTY_ELEMENTS: u64 = 1 << 16;
 
 /// Bytes of the longest LEB128 integer that is read: 64 bits, seven a byte.
 const MAX_LEB128_BYTES: usize = 10;
@@ -41,9 +42,21 @@ pub(crate) struct Frame {
     before: Option<u64>,
 }
 
-/// The frames of the walk under way, kept from one walk to the next for their memory.
+/// What is kept from one walk to the next.
 #[derive(Default)]
-pub(crate) struct Stack(Cell<Vec<Frame>>);
+pub(crate) struct Stack {
+    /// The frames of the walk under way, kept for their memory.
+    frames: Cell<Vec<Frame>>,
+    /// Array elements of no size in the packet so far.
+    empty_elements: Cell<u64>,
+}
+
+impl Stack {
+    /// Another packet begins.
+    pub(crate) fn start_packet(&self) {
+        self.empty_elements.set(0);
+    }
+}
 
 impl fmt::Debug for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,11 +72,20 @@ pub(crate) struct Walk<'a> {
     /// Byte order of the scalar before; it may only change at a byte boundary.
     order: Option<ByteOrder>,
     empty_elements: u64,
+    /// Whether array elements of no size count for the packet.
+    is_first: bool,
 }
 
 impl<'a> Walk<'a> {
     pub(crate) const fn new(context: Context<'a>, layout: &'a Layout, pos: u64) -> Self {
-        Self { context, layout, pos, order: None, empty_elements: 0 }
+        Self { context, layout, pos, order: None, empty_elements: 0, is_first: false }
+    }
+
+    /// Goes over this part of the packet for the first time, which is when its array elements of no size are counted.
+    pub(crate) fn first(mut self) -> Self {
+        self.is_first = true;
+        self.empty_elements = self.context.stack.empty_elements.get();
+        self
     }
 
     /// Continues after another scope whose last scalar had this byte order.
@@ -80,10 +102,13 @@ impl<'a> Walk<'a> {
         bare: bool,
         visitor: &mut impl Visitor<'a>,
     ) -> Result<Option<ByteOrder>, Fault> {
-        let mut stack = self.context.stack.0.take();
+        let mut stack = self.context.stack.frames.take();
         stack.clear();
         let walked = self.run_on(&mut stack, start, bare, visitor);
-        self.context.stack.0.set(stack);
+        self.context.stack.frames.set(stack);
+        if self.is_first {
+            self.context.stack.empty_elements.set(self.empty_elements);
+        }
         walked.map(|()| self.order)
     }
 
@@ -147,8 +172,9 @@ impl<'a> Walk<'a> {
         frame.remaining = remaining;
         if frame.before == Some(self.pos) {
             self.empty_elements += 1;
-            if self.empty_elements > MAX_EMPTY_ELEMENTS {
-                let kind = DecodeErrorKind::EmptyElements { limit: MAX_EMPTY_ELEMENTS };
+            let limit = MAX_EMPTY_ELEMENTS.saturating_add(self.context.limit);
+            if self.empty_elements > limit {
+                let kind = DecodeErrorKind::EmptyElements { limit };
                 return Err(Fault { pos: self.pos, node: frame.node, kind });
             }
         }

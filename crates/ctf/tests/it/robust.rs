@@ -82,8 +82,23 @@ fn a_length_beyond_the_content_is_refused_before_its_elements() {
 #[test]
 fn elements_of_no_size_are_bounded() {
     let bytes = packet(&record(1, &(1_u64 << 60).to_le_bytes()), None);
-    let limit = 1 << 20;
+    let limit = (1 << 16) + u64::try_from(bytes.len() * 8).expect("length");
     assert_eq!(kind_of(&bytes), Some((37 * 8, DecodeErrorKind::EmptyElements { limit })));
+}
+
+#[test]
+fn elements_of_no_size_are_bounded_in_a_packet_as_a_whole() {
+    let each = record(1, &30_000_u64.to_le_bytes());
+    let records = each.repeat(10);
+    let bytes = packet(&records, None);
+    let bits = |len: usize| u64::try_from(len * 8).expect("length");
+    // The limit is 65,536 and some more by the packet's size: two event records fit.
+    let kind = DecodeErrorKind::EmptyElements { limit: (1 << 16) + bits(bytes.len()) };
+    assert_eq!(kind_of(&bytes), Some((bits(20 + 3 * each.len()), kind)));
+    let two = packet(&each.repeat(2), None);
+    assert_eq!(kind_of(&two), None);
+    // The next packet has its own.
+    assert_eq!(kind_of(&[two.clone(), two].concat()), None);
 }
 
 #[test]

@@ -28,11 +28,11 @@ fn a_written_trace_is_told_whole() {
         "environment": { "hostname": "vm" },
         "clocks": [{
             "name": "monotonic", "uuid": "08080808-0808-0808-0808-080808080808",
-            "description": "", "frequency_hz": 1_000_000_000, "origin": "Unix epoch",
+            "description": "made", "frequency_hz": 1_000_000_000, "origin": "Unix epoch",
             "offset_s": 0, "offset_cycles": 0, "precision_cycles": 0, "accuracy_cycles": null,
         }],
         "streams": [{
-            "class_id": 0, "instance_id": 0, "files": 1, "bytes": 240, "packets": 2,
+            "class_id": 0, "instance_id": 3, "files": 1, "bytes": 240, "packets": 2,
             "content_bits": 1920, "begin_ns": 1_500_000_000, "end_ns": 3_500_000_000_i64,
             "lost_event_records": 2, "lost_packets": 0, "discarded_at_first_packet": 0,
             "indexes": { "used": 0, "absent": 1, "not_used": [] },

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use ctf::writer::{Appended, EventClass, Field, FieldClass, IntClass, Schema, TraceClass};
-use ctf::{ClockClass, EnvValue, Uuid};
+use ctf::{ClockClass, ClockOrigin, EnvValue, Uuid};
 use tempfile::TempDir;
 
 use crate::process::THROUGHLINE;
@@ -32,7 +32,12 @@ pub(crate) fn trace() -> TempDir {
         Field::new("text", FieldClass::STRING),
     ];
     let events = vec![EventClass::new(0, "tick", fields)];
-    let clock = ClockClass::new("monotonic");
+    let clock = ClockClass {
+        uuid: Some(Uuid([8; 16])),
+        description: Some("made".to_owned()),
+        origin: ClockOrigin::UnixEpoch,
+        ..ClockClass::new("monotonic")
+    };
     let env = vec![("hostname".to_owned(), EnvValue::Text("vm".to_owned()))];
     let folder = tempfile::tempdir().unwrap();
     let class = TraceClass::per_cpu(Uuid([7; 16]), clock, env, vec![], events);

@@ -93,10 +93,10 @@ pub(crate) struct Header {
 }
 
 impl HeaderPlan {
-    /// `None` and layouts that must be walked have no short cut.
+    /// `None` has no short cut.
     pub(crate) fn new(layout: Option<&Layout>) -> Self {
         let walk = Self { quick: None, general: GeneralPlan::Walk };
-        let Some(layout) = layout.filter(|layout| !layout.is_walked()) else { return walk };
+        let Some(layout) = layout else { return walk };
         if let Some(run) = Run::of(layout, 0) {
             let quick = Quick::new(run.align, None, false, &[(0, u64::MAX, run)]);
             return Self { quick, general: GeneralPlan::Flat(Box::new(FlatPlan(run))) };

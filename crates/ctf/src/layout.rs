@@ -267,30 +267,19 @@ pub(crate) struct Layout {
     pub(crate) segments: Vec<Segment>,
     /// A power of two that divides the position of its end.
     pub(crate) end_align: u64,
-    /// How to show all fields; empty when every one must be walked.
+    /// How to show all fields; empty when a place is not known.
     pub(crate) shows: Vec<Show>,
 }
 
 impl Layout {
-    /// Compiles nodes whose first is the root structure. `walk_all`: bit order can change inside a byte, so that
-    /// every field must be looked at.
-    pub(crate) fn compile(mut nodes: Vec<Node>, walk_all: bool) -> Self {
+    /// Compiles nodes whose first is the root structure.
+    pub(crate) fn compile(mut nodes: Vec<Node>) -> Self {
         let sizes = measure(&mut nodes);
         let align = nodes.first().map_or(1, |root| root.align);
-        let (segments, end_align) = if walk_all {
-            let segment = |then| Segment { bits: 0, saves: Vec::new(), then };
-            (vec![segment(Then::Walk(0)), segment(Then::End)], 1)
-        } else {
-            Compiler::new(align).run(&mut nodes, &sizes)
-        };
+        let (segments, end_align) = Compiler::new(align).run(&mut nodes, &sizes);
         let mut layout = Self { nodes, align, segments, end_align, shows: Vec::new() };
         layout.shows = show::compile(&layout);
         layout
-    }
-
-    /// Whether every field must be looked at.
-    pub(crate) fn is_walked(&self) -> bool {
-        matches!(self.segments.first().map(|segment| segment.then), Some(Then::Walk(0)))
     }
 
     pub(crate) fn node(&self, index: u32) -> Option<&Node> {

@@ -52,7 +52,7 @@ struct Word {
     big: bool,
 }
 
-/// The list for a layout whose places are known; empty for one that must be walked.
+/// The list for a layout whose places are all known; else empty.
 pub(crate) fn compile(layout: &Layout) -> Vec<Show> {
     let mut shows = Vec::new();
     let mut open: Vec<u32> = Vec::new();

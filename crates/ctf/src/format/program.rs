@@ -221,7 +221,7 @@ impl Builder {
     /// `None` when something of the scope has no place, or holds values that depend on what was decoded last.
     fn try_scope(&mut self, form: &impl Form, scope: Scope, layout: &Layout) -> Option<()> {
         self.scope = Some(scope);
-        if layout.is_walked() || layout.nodes.iter().any(is_shared) {
+        if layout.nodes.iter().any(is_shared) {
             return None;
         }
         self.emit_bare(What::Scope(scope));

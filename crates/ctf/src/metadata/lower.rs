@@ -505,7 +505,7 @@ fn compile(mut draft: Draft, shared_registers: Register) -> Layout {
         0 => register,
         _ => (register & !LOCAL) + shared_registers,
     });
-    Layout::compile(draft.nodes, false)
+    Layout::compile(draft.nodes)
 }
 
 /// Gives each register that is kept or asked another name.

@@ -312,7 +312,7 @@ impl Document {
             draft.map(|mut draft| {
                 let rename = |register| shared.place(register, first_local);
                 lower::rename_registers(&mut draft.nodes, rename);
-                Layout::compile(draft.nodes, false)
+                Layout::compile(draft.nodes)
             })
         };
         let event = |draft: EventDraft| {

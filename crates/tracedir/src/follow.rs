@@ -68,7 +68,8 @@ impl Default for FollowOptions {
 ///
 /// # Files
 ///
-/// A file is known again by its first packet or its inode, so a rotation that moves it into an archive changes nothing. A
+/// A further file of a stream is taken up by the poll after the one that saw it first: only then all of the file before
+/// is known to be listed. A file is known again by its first packet or its inode, so a rotation that moves it into an archive changes nothing. A
 /// file that vanishes before it was read is waited for until the poll after the next, and then a [`Finding`]. Memory: one packet of each stream and the list of files.
 #[derive(Debug)]
 pub struct Follow {
@@ -352,17 +353,20 @@ impl Follow {
     }
 
     fn file(&mut self, file: StreamFile, class: &Arc<TraceClass>, now: Timestamp) {
+        let mut first_sight = false;
         match self.files.get(&file.path) {
             Some(Known::Read { source, inode }) => {
                 let (source, inode) = (*source, *inode);
                 if self.grow(source, inode, &file, now) {
                     return;
                 }
+                first_sight = true;
             }
             Some(Known::Waiting { .. }) => {}
-            None => {
-                self.files.insert(file.path.clone(), Known::Waiting { first_seen: now });
-            }
+            None => first_sight = true,
+        }
+        if first_sight {
+            self.files.insert(file.path.clone(), Known::Waiting { first_seen: now });
         }
         if file.len == 0 {
             return;
@@ -376,7 +380,27 @@ impl Follow {
         opened.file.len = 0;
         let Some((whole, last)) = whole_packets(&handle, &opened, len) else { return };
         opened.file.len = whole;
+        // The file before may have been listed before its last packet was written, and this one after it: what is
+        // listed the next time is all of that.
+        if first_sight && self.follows_another(&opened, inode) {
+            return;
+        }
         self.add(opened, inode, Some(&last), now);
+    }
+
+    /// Whether the file is a further one of a known stream.
+    fn follows_another(&self, file: &PacketFile, inode: Inode) -> bool {
+        let trace = TraceKey::of(file.file.path.parent().unwrap_or(&file.file.path), &file.class);
+        let Some(trace_index) = self.traces.iter().position(|known| *known == trace) else {
+            return false;
+        };
+        let source = self.by_key.get(&(grouping(file, trace.is_named()), trace_index));
+        let source = source.and_then(|source| self.sources.get(*source));
+        source.is_some_and(|source| {
+            let last = source.stream.files.last();
+            let later = last.is_none_or(|last| last.first.begin <= file.first.begin);
+            later && source.position(file, inode).is_none()
+        })
     }
 
     fn add(&mut self, file: PacketFile, inode: Inode, last: Option<&Head>, now: Timestamp) {
@@ -495,13 +519,18 @@ impl Follow {
 }
 
 impl Source {
+    /// Where in the stream this very file is, wherever it lay before.
+    fn position(&self, file: &PacketFile, inode: Inode) -> Option<usize> {
+        let tells = file.first.begin.is_some() || file.first.sequence.is_some();
+        self.inodes
+            .iter()
+            .zip(&self.stream.files)
+            .position(|(known, other)| other.first == file.first && (*known == inode || tells))
+    }
+
     /// Takes up a file: one that was moved, or a further one.
     fn add(&mut self, file: PacketFile, inode: Inode, last: Option<&Head>, now: Timestamp) {
-        let tells = file.first.begin.is_some() || file.first.sequence.is_some();
-        let same = self.inodes.iter().zip(&self.stream.files).position(|(known, other)| {
-            let alike = other.first == file.first;
-            alike && (*known == inode || tells)
-        });
+        let same = self.position(&file, inode);
         let reach = reach(&file, last.unwrap_or(&file.first));
         if reach > self.reach || self.stream.files.is_empty() || same.is_none() {
             self.grown = now;
@@ -519,8 +548,9 @@ impl Source {
                 }
             }
             None => {
-                // Never before the file that is being read.
-                let begun = self.lane.file().saturating_add(1).min(self.stream.files.len());
+                // Never before the file that is being read, if one is.
+                let reading = usize::from(self.lane.has_begun());
+                let begun = self.lane.file().saturating_add(reading).min(self.stream.files.len());
                 let later = self.stream.files.iter().skip(begun);
                 let before =
                     later.take_while(|other| other.first.begin <= file.first.begin).count();

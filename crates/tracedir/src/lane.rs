@@ -148,6 +148,11 @@ impl Lane {
         self.file
     }
 
+    /// Whether a packet was met.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.packets > 0
+    }
+
     /// Whether to come to an end, until asked again, where a file is not there; otherwise that is a finding.
     pub(crate) const fn set_patient(&mut self, patient: bool) {
         self.patient = patient;

@@ -143,6 +143,35 @@ fn a_rotation_moves_files_and_nothing_is_read_twice_or_missed() {
 }
 
 #[test]
+fn what_is_added_to_a_file_after_the_next_one_was_seen_comes_first() {
+    let trace = Trace::default();
+    let session = tempfile::tempdir().unwrap();
+    let at = |chunk: &str| session.path().join(chunk).join("ust");
+    let old = trace.write(&at("20261120T164407+0000-0"), "ch", &[packet(0, &[10, 20])]);
+    let mut follow = follow(session.path());
+    assert_eq!(poll(&mut follow, 0), [10, 20]);
+    trace.write(&at("20261120T164408+0000-1"), "ch", &[packet(2, &[50])]);
+    assert_eq!(poll(&mut follow, 1), [] as [i64; 0]);
+    append(&old, &trace.bytes(&packet(1, &[30])));
+    assert_eq!(poll(&mut follow, 2), [30, 50]);
+    assert_eq!(finish(&mut follow, 3), [] as [i64; 0]);
+    no_findings(&follow);
+}
+
+#[test]
+fn files_of_a_stream_that_are_seen_together_are_read_in_order_of_time_not_of_names() {
+    let trace = Trace::default();
+    let session = tempfile::tempdir().unwrap();
+    let at = |chunk: &str| session.path().join(chunk).join("ust");
+    trace.write(&at("20261120T164408+0000-1"), "ch", &[packet(1, &[30])]);
+    let archive = at("archives/20261120T164407+0000-20261120T164408+0000-0");
+    trace.write(&archive, "ch", &[packet(0, &[10, 20])]);
+    let mut follow = follow(session.path());
+    assert_eq!(poll(&mut follow, 0), [10, 20, 30]);
+    no_findings(&follow);
+}
+
+#[test]
 fn a_new_folder_is_a_new_trace_once_its_metadata_can_be_read() {
     let trace = Trace::default();
     let other = Trace { uuid: Some(9), ..Trace::default() };

@@ -57,3 +57,34 @@ fn an_index_of_another_file_is_named_and_not_used() {
     assert!(stdout(&output).ends_with(&problem), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(0));
 }
+
+#[test]
+fn classes_are_told_with_their_fields_and_counts_when_asked_for() {
+    let folder = trace();
+    let document = document(&info(&["--events", "--fields", "--format", "json"], folder.path()));
+    let told = &document["traces"][0];
+    assert_eq!(told["streams"][0]["event_records"], 3);
+    let expected = json!([{
+        "stream_class_id": 0, "id": 0, "name": "tick", "log_level": null, "emf_uri": null,
+        "event_records": 3,
+        "fields": [{ "name": "value", "class": "u64" }, { "name": "text", "class": "text" }],
+    }]);
+    assert_eq!(told["classes"], expected);
+    let output = info(&["--events", "--fields"], folder.path());
+    let table =
+        "  class  id  events  name  fields\n      0   0       3  tick  value: u64, text: text\n";
+    assert!(stdout(&output).ends_with(table), "{}", stdout(&output));
+}
+
+#[test]
+fn event_records_of_each_class_add_up_to_those_of_a_recorded_trace() {
+    let Some(path) = testkit::unpacked_trace("kernel-uneven-1cpu") else {
+        testkit::skip("no shared trace kernel-uneven-1cpu");
+        return;
+    };
+    let document = document(&info(&["--events", "--format", "json"], &path));
+    let classes = document["traces"][0]["classes"].as_array().expect("classes");
+    let counts = classes.iter().map(|class| class["event_records"].as_u64().expect("a count"));
+    assert_eq!(counts.clone().sum::<u64>(), 50_618);
+    assert!(counts.is_sorted_by(|a, b| a >= b) && classes.len() > 10);
+}

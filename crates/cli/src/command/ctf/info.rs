@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use super::classes::{self, Events};
 use anyhow::Context;
 use clap::ValueEnum;
 use ctf::{ClockClass, ClockOrigin, CtfVersion, EnvValue, TraceClass};
@@ -20,6 +21,8 @@ use crate::units::{rfc3339, size};
 const EXAMPLES: &str = "\
 Examples:
   throughline ctf info session/                          every trace below a folder
+  throughline ctf info --events session/                 also how many event records there are of each class
+  throughline ctf info --fields session/                 also the fields of each class
   throughline ctf info --format json session/ | jq '.traces[].streams[].packets'
 
 Exit code 1: some of the data cannot be read; the rest was.";
@@ -33,6 +36,12 @@ pub(crate) struct Args {
     /// How the answer is printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+    /// Also count the event records of each stream and class, which reads all of them
+    #[arg(long)]
+    events: bool,
+    /// Also show the fields of each event record class
+    #[arg(long)]
+    fields: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -49,29 +58,56 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         .context("cannot read")?;
     let mut findings = Findings::default();
     let streams = recording.survey(&mut findings);
+    let (events, complete) = if args.events {
+        let (events, complete) = Events::count(&recording, &streams);
+        (Some(events), complete)
+    } else {
+        (None, true)
+    };
+    let view = View { recording: &recording, streams: &streams, events, fields: args.fields };
     let text = match args.format {
-        Format::Table => tables(&recording, &streams),
-        Format::Json => format!("{}\n", document(&recording, &streams)),
+        Format::Table => tables(&view),
+        Format::Json => format!("{}\n", document(&view)),
     };
     io::stdout().lock().write_all(text.as_bytes())?;
     let unreadable = [recording.findings(), &findings].into_iter().map(tell).max();
-    Ok(if unreadable == Some(true) { Outcome::No } else { Outcome::Done })
+    Ok(if unreadable == Some(true) || !complete { Outcome::No } else { Outcome::Done })
 }
 
-/// The streams of one trace.
-fn of_trace(streams: &[StreamSurvey], index: usize) -> impl Iterator<Item = &StreamSurvey> {
-    streams.iter().filter(move |stream| stream.trace_index == Some(index))
+/// What is shown.
+struct View<'r> {
+    recording: &'r Recording,
+    streams: &'r [StreamSurvey],
+    events: Option<Events>,
+    fields: bool,
 }
 
-fn tables(recording: &Recording, streams: &[StreamSurvey]) -> String {
+impl View<'_> {
+    /// The streams of one trace, each with its number of event records where they were counted.
+    fn of_trace(&self, index: usize) -> Vec<(&StreamSurvey, Option<u64>)> {
+        let counted = |at: usize| self.events.as_ref()?.of_stream.get(at).copied();
+        let streams = self.streams.iter().enumerate();
+        let own = streams.filter(|(_, stream)| stream.trace_index == Some(index));
+        own.map(|(at, stream)| (stream, counted(at))).collect()
+    }
+
+    const fn shows_classes(&self) -> bool {
+        self.events.is_some() || self.fields
+    }
+}
+
+fn tables(view: &View<'_>) -> String {
     let mut out = String::new();
-    for (index, trace) in recording.traces().iter().enumerate() {
+    for (index, trace) in view.recording.traces().iter().enumerate() {
         if index > 0 {
             out.push('\n');
         }
         trace_table(trace, &mut out);
         clock_table(trace.class(), &mut out);
-        stream_table(&of_trace(streams, index).collect::<Vec<_>>(), &mut out);
+        stream_table(&view.of_trace(index), &mut out);
+        if view.shows_classes() {
+            classes::table(trace, index, view.events.as_ref(), view.fields, &mut out);
+        }
     }
     out
 }
@@ -157,10 +193,12 @@ fn origin(clock: &ClockClass) -> String {
     }
 }
 
-fn stream_table(streams: &[&StreamSurvey], out: &mut String) {
+fn stream_table(streams: &[(&StreamSurvey, Option<u64>)], out: &mut String) {
+    let counted = if streams.iter().any(|(_, events)| events.is_some()) { "events" } else { "" };
     let mut table = Table::new(
-        ["class", "stream", "files", "packets", "size", "begin", "end", "lost", "index"],
+        ["class", "stream", "files", "packets", counted, "size", "begin", "end", "lost", "index"],
         [
+            Align::Right,
             Align::Right,
             Align::Right,
             Align::Right,
@@ -172,12 +210,13 @@ fn stream_table(streams: &[&StreamSurvey], out: &mut String) {
             Align::Left,
         ],
     );
-    for stream in streams {
+    for (stream, events) in streams {
         table.row([
             stream.key.class_id.to_string(),
             stream.key.instance_id.map_or_else(|| "-".to_owned(), |id| id.to_string()),
             stream.files.to_string(),
             stream.packets.to_string(),
+            events.map_or_else(String::new, |events| events.to_string()),
             size(stream.bytes),
             time_text(stream.begin),
             time_text(stream.end),
@@ -187,7 +226,7 @@ fn stream_table(streams: &[&StreamSurvey], out: &mut String) {
     }
     out.push('\n');
     table.render("  ", out);
-    for (path, problem) in streams.iter().flat_map(|stream| &stream.indexes_refused) {
+    for (path, problem) in streams.iter().flat_map(|(stream, _)| &stream.indexes_refused) {
         out.push_str(&format!("  index not used: {}: {problem}\n", path.display()));
     }
 }
@@ -220,22 +259,18 @@ fn index_text(stream: &StreamSurvey) -> String {
     }
 }
 
-fn document(recording: &Recording, streams: &[StreamSurvey]) -> Value {
-    let traces = recording.traces().iter().enumerate();
+fn document(view: &View<'_>) -> Value {
+    let traces = view.recording.traces().iter().enumerate();
     json!({
-        "traces": traces
-            .map(|(index, trace)| trace_document(trace, of_trace(streams, index)))
-            .collect::<Vec<_>>(),
+        "traces": traces.map(|(index, trace)| trace_document(view, trace, index)).collect::<Vec<_>>(),
     })
 }
 
-fn trace_document<'a>(
-    trace: &LogicalTrace,
-    streams: impl Iterator<Item = &'a StreamSurvey>,
-) -> Value {
+fn trace_document(view: &View<'_>, trace: &LogicalTrace, index: usize) -> Value {
     let class = trace.class();
     let identity = class.identity();
-    json!({
+    let streams = view.of_trace(index);
+    let mut document = json!({
         "uuid": trace.uuid().map(|uuid| uuid.to_string()),
         "namespace": identity.namespace,
         "name": identity.name,
@@ -247,9 +282,14 @@ fn trace_document<'a>(
             .map(|(key, value)| (key.to_owned(), env_document(value)))
             .collect::<serde_json::Map<_, _>>(),
         "clocks": class.clock_classes().iter().map(clock_document).collect::<Vec<_>>(),
-        "streams": streams.map(stream_document).collect::<Vec<_>>(),
+        "streams": streams.iter().map(|(stream, events)| stream_document(stream, *events)).collect::<Vec<_>>(),
         "event_record_classes": class.event_record_classes().len(),
-    })
+    });
+    if let Some(object) = document.as_object_mut().filter(|_| view.shows_classes()) {
+        let classes = classes::documents(trace, index, view.events.as_ref(), view.fields);
+        object.insert("classes".to_owned(), Value::Array(classes));
+    }
+    document
 }
 
 fn env_document(value: &EnvValue) -> Value {
@@ -275,8 +315,8 @@ fn clock_document(clock: &ClockClass) -> Value {
     })
 }
 
-fn stream_document(stream: &StreamSurvey) -> Value {
-    json!({
+fn stream_document(stream: &StreamSurvey, events: Option<u64>) -> Value {
+    let mut document = json!({
         "class_id": stream.key.class_id,
         "instance_id": stream.key.instance_id,
         "files": stream.files,
@@ -299,5 +339,9 @@ fn stream_document(stream: &StreamSurvey) -> Value {
                 })
                 .collect::<Vec<_>>(),
         },
-    })
+    });
+    if let Some(object) = document.as_object_mut() {
+        object.extend(events.map(|events| ("event_records".to_owned(), json!(events))));
+    }
+    document
 }

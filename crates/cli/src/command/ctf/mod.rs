@@ -1,6 +1,7 @@
 //! `throughline ctf VERB PATH…`: what traces in the Common Trace Format hold.
 
 mod check;
+mod classes;
 mod convert;
 mod info;
 

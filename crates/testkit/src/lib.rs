@@ -10,9 +10,11 @@
 use std::process::{Command, Stdio};
 
 pub mod alloc;
+mod bpftrace;
 pub mod lttng;
 mod traces;
 
+pub use bpftrace::bpftrace;
 pub use traces::{CTF_1_8_TRACES, packed_trace, shared_dir, skip, unpacked_trace};
 
 /// Whether a program can be started at all.

@@ -83,7 +83,7 @@ impl Bench<'_> {
     fn counted(&self) -> anyhow::Result<f64> {
         let program = "tracepoint:raw_syscalls:sys_enter { @[args->id] = count(); } \
                        interval:ms:50 { printf(\"counting\\n\"); }";
-        let mut command = Command::new("bpftrace");
+        let mut command = testkit::bpftrace();
         command.args(["-q", "-B", "line", "-e", program]).stdout(Stdio::piped());
         let mut watcher = Watcher::start(command.stderr(Stdio::null()), |child| {
             child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read>)

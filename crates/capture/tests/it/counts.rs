@@ -23,7 +23,7 @@ impl Witness {
              tracepoint:raw_syscalls:sys_exit /pid == {pid}/ {{ @exits[args->id] = count(); }}
              interval:ms:50 {{ printf(\"counting\\n\"); }}"
         );
-        let mut bpftrace = Command::new("bpftrace")
+        let mut bpftrace = testkit::bpftrace()
             .args(["-B", "line", "-e", &program])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -173,7 +173,7 @@ impl Witness {
         }"#;
 
     fn start(output: &Path, log: &Path) -> Self {
-        let mut command = Command::new("bpftrace");
+        let mut command = testkit::bpftrace();
         command.args(["-B", "line", "-f", "json", "-o"]).arg(output).args(["-e", Self::PROGRAM]);
         command.env("BPFTRACE_MAP_KEYS_MAX", "65536").stdout(Stdio::null());
         let mut process = Running::start(&mut command, "bpftrace", log);

@@ -193,25 +193,12 @@ fn small_whole(value: f64) -> Option<u64> {
 }
 
 fn finite(out: &mut Output, value: f64) {
-    let mut scratch = [0_u8; 32];
-    let mut free = scratch.as_mut_slice();
-    // `d.ddddde-xxx`: at most 13 bytes.
-    if write!(free, "{value:.5e}").is_err() {
-        return;
-    }
-    let unused = free.len();
-    let text = scratch.get(..32 - unused).unwrap_or_default();
-    let mut halves = text.splitn(2, |byte| *byte == b'e');
-    let mantissa = halves.next().unwrap_or_default();
-    let exponent: i32 = halves
-        .next()
-        .and_then(|half| std::str::from_utf8(half).ok())
-        .and_then(|half| half.parse().ok())
-        .unwrap_or(0);
+    let (digits, exponent) = six_digits(value).unwrap_or_else(|| six_digits_of_any(value));
     let mut significant = [b'0'; 6];
-    for (place, digit) in significant.iter_mut().zip(mantissa.iter().filter(|byte| **byte != b'.'))
-    {
-        *place = *digit;
+    let mut rest = digits;
+    for place in significant.iter_mut().rev() {
+        *place = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
     }
     let zeros = significant.iter().rev().take_while(|digit| **digit == b'0').count();
     let significant = significant.get(..6 - zeros).unwrap_or_default();
@@ -228,6 +215,69 @@ fn finite(out: &mut Output, value: f64) {
             padded(out, exponent.unsigned_abs().into(), 2);
         }
     }
+}
+
+/// Powers of ten that a double holds exactly.
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+];
+
+/// The six significant digits of a positive number, from 100,000 to 999,999, and the exponent of the first of them.
+///
+/// The number is scaled by one power of ten that a double holds exactly, so that the product is off by at most half a
+/// unit in its last place: less than 10⁻¹⁰ below 10⁶. `None` where that could change how it is rounded, or
+/// where no such power is at hand.
+fn six_digits(value: f64) -> Option<(u32, i32)> {
+    const UNSURE: f64 = 1e-9;
+    // The position of the highest bit, times log10(2), is the exponent or one above it.
+    let binary = i32::try_from(value.to_bits() >> 52).ok()? - 1023;
+    let above = ((binary * 1233) >> 12) + 1;
+    for exponent in [above, above - 1] {
+        let power = |by: i32| POWERS.get(usize::try_from(by).ok()?);
+        let scaled = match 5 - exponent {
+            by @ 0.. => value * power(by)?,
+            by => value / power(-by)?,
+        };
+        if scaled < 100_000.0 - UNSURE {
+            continue;
+        }
+        let whole = scaled.floor();
+        let part = scaled - whole;
+        let is_inside = (100_000.0 + UNSURE..=999_999.0).contains(&scaled);
+        if (part - 0.5).abs() < UNSURE || !is_inside {
+            return None;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a whole number of six digits"
+        )]
+        let digits = whole as u32 + u32::from(part > 0.5);
+        return Some((digits, exponent));
+    }
+    None
+}
+
+/// The same for any positive number, by way of text.
+fn six_digits_of_any(value: f64) -> (u32, i32) {
+    let mut scratch = [0_u8; 32];
+    let mut free = scratch.as_mut_slice();
+    // `d.ddddde-xxx`: at most 13 bytes.
+    if write!(free, "{value:.5e}").is_err() {
+        return (0, 0);
+    }
+    let unused = free.len();
+    let text = scratch.get(..32 - unused).unwrap_or_default();
+    let mut halves = text.splitn(2, |byte| *byte == b'e');
+    let mantissa = halves.next().unwrap_or_default();
+    let exponent = halves
+        .next()
+        .and_then(|half| std::str::from_utf8(half).ok())
+        .and_then(|half| half.parse().ok())
+        .unwrap_or(0);
+    let digits = mantissa.iter().filter(|byte| **byte != b'.');
+    (digits.fold(0, |all, digit| all * 10 + u32::from(digit - b'0')), exponent)
 }
 
 /// `significant` with a point after `whole` digits.
@@ -284,6 +334,25 @@ mod tests {
         ] {
             assert_eq!(written(|out| general(out, value)), expected, "{value:e}");
         }
+    }
+
+    #[test]
+    fn the_quick_way_to_six_digits_is_the_exact_one() {
+        let mut quick = 0;
+        let random = samples().map(f64::from_bits).filter(|value| value.is_finite());
+        let usual = samples().map(|number| (number >> 11) as f64 / 1024.0);
+        let small = samples().map(|number| (number >> 11) as f64 * 1e-18);
+        // Halfway between two texts of six digits, and the doubles next to it.
+        let halfway = (100_000..110_000_u32).flat_map(|digits| {
+            let half = (f64::from(digits) + 0.5) / 1e3;
+            [half.next_down(), half, half.next_up()]
+        });
+        for value in random.chain(usual).chain(small).chain(halfway).map(f64::abs) {
+            let Some(found) = six_digits(value).filter(|_| value > 0.0) else { continue };
+            quick += 1;
+            assert_eq!(found, six_digits_of_any(value), "{value:e}");
+        }
+        assert!(quick > 20_000, "the quick way was taken {quick} times");
     }
 
     /// Numbers of every length, and those around powers of the bases.

@@ -24,6 +24,8 @@ enum What {
     Unsigned(Word),
     /// The same, signed.
     Signed(Word),
+    /// A floating point number of 64 bits, if its segment begins at a whole byte.
+    Double(Word),
     /// Any other integer that nothing refers to.
     Integer,
     /// Anything else of constant size that is no compound.
@@ -104,6 +106,9 @@ fn what(layout: &Layout, index: u32, node: &Node) -> What {
             Some(word) => What::Unsigned(word),
             None => What::Integer,
         },
+        (Kind::Float { bits: 64, order, reversed: false }, _) => {
+            Word::new(64, place.offset, *order).map_or(What::Scalar, What::Double)
+        }
         (Kind::Float { .. } | Kind::TextArray(..) | Kind::Blob(..), _) => What::Scalar,
         _ => What::Walk,
     }
@@ -119,17 +124,18 @@ const fn is_number(kind: &Kind) -> bool {
 }
 
 impl Word {
-    /// `None` for a number that does not lie in eight bytes or is more than a number.
+    /// `None` for an integer that does not lie in eight bytes or is more than a number.
     fn of(int: &Integer, offset_bits: u64) -> Option<Self> {
-        let first = u8::try_from(offset_bits % 8).ok()?;
-        let after = 64_u8.checked_sub(first.checked_add(int.bits)?)?;
-        let big = int.order == ByteOrder::Big;
         let is_plain = !int.reversed && int.meaning == Meaning::Number && int.mappings.is_none();
-        is_plain.then_some(Self {
-            left: if big { first } else { after },
-            right: 64_u8.checked_sub(int.bits)?,
-            big,
-        })
+        Self::new(int.bits, offset_bits, int.order).filter(|_| is_plain)
+    }
+
+    /// `None` when the bits do not lie in eight bytes.
+    fn new(bits: u8, offset_bits: u64, order: ByteOrder) -> Option<Self> {
+        let first = u8::try_from(offset_bits % 8).ok()?;
+        let after = 64_u8.checked_sub(first.checked_add(bits)?)?;
+        let big = order == ByteOrder::Big;
+        Some(Self { left: if big { first } else { after }, right: 64_u8.checked_sub(bits)?, big })
     }
 
     /// The eight bytes as a number whose most significant bits are the field's.
@@ -178,6 +184,9 @@ pub(crate) fn run<'a>(
             What::Signed(word) if let Some(top) = word.top(bytes, *offset) => {
                 visitor.scalar(field, Value::Signed(word.signed(top)));
             }
+            What::Double(word) if let Some(top) = word.top(bytes, *offset) => {
+                visitor.scalar(field, Value::Float(f64::from_bits(word.unsigned(top))));
+            }
             What::Text => {
                 let text = between(context, begin + offset, end?.checked_sub(8)?)?;
                 visitor.scalar(field, Value::Str(text));
@@ -210,7 +219,9 @@ fn unusual<'a>(
             let bytes = between(context, pos, end?)?;
             visitor.scalar(field, walk::bytes_value(&node.kind, bytes)?);
         }
-        What::Scalar => visitor.scalar(field, walk::scalar(context, node, index, pos).ok()?.0),
+        What::Double(_) | What::Scalar => {
+            visitor.scalar(field, walk::scalar(context, node, index, pos).ok()?.0);
+        }
         What::Numbers => numbers(context, layout, field, (pos, end), visitor)?,
         What::FixedNumbers => numbers(context, layout, field, (pos, None), visitor)?,
         What::Text | What::Next => return None,

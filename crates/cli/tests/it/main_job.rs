@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -54,7 +55,12 @@ fn the_time_of_a_real_servers_requests_is_told_to_the_nanosecond() {
     files_are_named(&phases, video.to_str().unwrap());
     let syscalls = analyze(&["analyze", "syscalls", "--format", "json"], &up.traces());
     assert_eq!(syscalls.trim_end(), up.get("/api/v1/syscalls").trim_end());
-    assert_eq!(calls_of(&serde_json::from_str(&syscalls).unwrap(), server_pid), witnessed);
+    match witnessed {
+        Some(witnessed) => {
+            assert_eq!(calls_of(&serde_json::from_str(&syscalls).unwrap(), server_pid), witnessed);
+        }
+        None => testkit::skip("bpftrace hangs instead of ending: calls are not compared"),
+    }
     page_shows(&up, &phases);
     assert!(up.process.end("TERM").success(), "{}", up.process.said());
 }
@@ -188,9 +194,18 @@ impl Witness {
         Self { process, output: output.to_owned() }
     }
 
-    /// Calls by name of one process.
-    fn end(&mut self, pid: u32) -> BTreeMap<String, u64> {
-        assert!(self.process.end("INT").success(), "{}", self.process.said());
+    /// How long bpftrace may take to write its counts. Version 0.17 was seen to hang for ever once.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Calls by name of one process; `None` when bpftrace hangs.
+    fn end(&mut self, pid: u32) -> Option<BTreeMap<String, u64>> {
+        self.process.signal("INT");
+        let deadline = Instant::now() + Self::PATIENCE;
+        let status = wait_for("the end of bpftrace", || match self.process.child.try_wait() {
+            Ok(None) if Instant::now() < deadline => None,
+            status => Some(status.unwrap()),
+        })?;
+        assert!(status.success(), "{}", self.process.said());
         let names = call_names();
         let mut calls = BTreeMap::new();
         for line in
@@ -204,7 +219,7 @@ impl Witness {
                 }
             }
         }
-        calls
+        Some(calls)
     }
 }
 

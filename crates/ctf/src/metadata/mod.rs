@@ -30,6 +30,7 @@ use crate::bits;
 use crate::class::{ByteOrder, TraceClass};
 use crate::clock::Uuid;
 use crate::error::{Error, MetadataPacketProblem, TextProblem};
+pub(crate) use parser::KEYWORDS;
 use parser::Parser;
 pub use stream::{MAX_METADATA_BYTES, MetadataProgress, MetadataStream};
 pub(crate) use warning::Warnings;

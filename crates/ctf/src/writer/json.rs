@@ -9,6 +9,7 @@ use super::class::{
 use super::tree::{Kind, Target, Tree};
 use crate::class::{Base, ByteOrder, EnvValue, Identity};
 use crate::clock::{ClockClass, ClockOrigin, Uuid};
+use crate::log_level;
 use crate::value::{Encoding, Scope};
 
 /// Preamble, trace class and clock classes.
@@ -101,24 +102,7 @@ pub(super) fn event(
 
 /// The namespace and the values are Babeltrace's, which writes LTTng's levels by name.
 fn attributes(json: &mut Json<'_>, event: &EventClass) {
-    const LEVELS: [&str; 15] = [
-        "emergency",
-        "alert",
-        "critical",
-        "error",
-        "warning",
-        "notice",
-        "info",
-        "debug:system",
-        "debug:program",
-        "debug:process",
-        "debug:module",
-        "debug:unit",
-        "debug:function",
-        "debug:line",
-        "debug",
-    ];
-    let level = event.log_level.and_then(|level| LEVELS.get(usize::try_from(level).ok()?));
+    let level = event.log_level.and_then(log_level::ctf2_name);
     if level.is_none() && event.emf_uri.is_none() {
         return;
     }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::class::{Field, FieldClass, IntClass, Key, Length, Mapping, Structure, VariantClass};
 use super::error::{ClassError, ClassProblem};
 use crate::class::CtfVersion;
+use crate::metadata::KEYWORDS;
 use crate::value::{Encoding, Scope};
 
 /// The most fields inside of each other.
@@ -459,40 +460,8 @@ pub(super) fn is_label_of(label: &str, name: &str) -> bool {
 /// Whether TSDL keeps a word for itself, so that nothing can be called by it alone.
 #[must_use]
 pub fn is_tsdl_keyword(word: &str) -> bool {
-    KEYWORDS.contains(&word)
+    KEYWORDS.contains(&word) || word == "volatile"
 }
-
-const KEYWORDS: [&str; 29] = [
-    "_Bool",
-    "_Complex",
-    "_Imaginary",
-    "align",
-    "callsite",
-    "char",
-    "clock",
-    "const",
-    "double",
-    "enum",
-    "env",
-    "event",
-    "float",
-    "floating_point",
-    "int",
-    "integer",
-    "long",
-    "short",
-    "signed",
-    "stream",
-    "string",
-    "struct",
-    "trace",
-    "typealias",
-    "typedef",
-    "unsigned",
-    "variant",
-    "void",
-    "volatile",
-];
 
 /// In CTF 1.8 the names that the enumeration gives to values choose the options: these must be the declared ranges.
 fn labels_choose(variant: &VariantClass, mappings: &[Mapping]) -> Result<(), ClassProblem> {

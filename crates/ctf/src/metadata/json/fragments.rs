@@ -15,6 +15,7 @@ use crate::clock::{ClockClass, ClockOrigin, Uuid};
 use crate::error::TextProblem;
 use crate::header::HeaderPlan;
 use crate::layout::Layout;
+use crate::log_level;
 use crate::metadata::lexer::Problem;
 use crate::metadata::{Warnings, lower};
 use crate::order;
@@ -24,25 +25,6 @@ type Result<T> = std::result::Result<T, Problem>;
 
 /// Whose attributes hold log levels and URIs, in the order in which they are asked.
 const ATTRIBUTE_NAMESPACES: [&str; 2] = ["babeltrace.org,2020", "lttng.org,2009"];
-
-/// The names of the log levels, by number.
-const LOG_LEVELS: [&str; 15] = [
-    "emergency",
-    "alert",
-    "critical",
-    "error",
-    "warning",
-    "notice",
-    "info",
-    "debug:system",
-    "debug:program",
-    "debug:process",
-    "debug:module",
-    "debug:unit",
-    "debug:function",
-    "debug:line",
-    "debug",
-];
 
 /// What the fragments so far declare.
 #[derive(Debug, Default)]
@@ -492,5 +474,5 @@ fn attribute<'j>(attributes: Option<Value<'j>>, name: &str) -> Option<&'j str> {
 
 fn log_level(attributes: Option<Value<'_>>) -> Option<i64> {
     let name = attribute(attributes, "log-level")?;
-    (0_i64..).zip(LOG_LEVELS).find(|(_, level)| *level == name).map(|(number, _)| number)
+    log_level::ctf2_number(name)
 }

@@ -1,7 +1,8 @@
 //! `throughline completions SHELL`.
 
-use std::io;
+use std::io::{self, Write};
 
+use anyhow::Context;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
@@ -15,11 +16,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    clap_complete::generate(
-        args.shell,
-        &mut Arguments::command(),
-        "throughline",
-        &mut io::stdout().lock(),
-    );
+    // The generator panics where its writer fails; memory does not.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Arguments::command(), "throughline", &mut script);
+    io::stdout().lock().write_all(&script).context("cannot write the script")?;
     Ok(Outcome::Done)
 }

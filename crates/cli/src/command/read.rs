@@ -9,6 +9,7 @@ mod style;
 pub(crate) mod summary;
 pub(super) mod when;
 
+use std::io;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -181,7 +182,7 @@ fn run_once(args: &Args) -> anyhow::Result<Outcome> {
     let selection = selection(args, recording.streams().len());
     selection.check(&recording).context("--grep")?;
     if args.count == Some(Count::All) && selection.is_all() && args.limit.is_none() {
-        return count(&recording, range, &mut Sink::open(args.output.as_deref())?);
+        return count(args, &recording, range);
     }
     // Text is the reference's, also where its order is its own.
     let packet_ends = match args.format {
@@ -196,23 +197,32 @@ fn run_once(args: &Args) -> anyhow::Result<Outcome> {
     while !reading.is_full()
         && let Some(item) = merged.next_item()
     {
-        reading.take(&item)?;
+        reading.take(&item).with_context(|| unwritten(args))?;
     }
-    let found = reading.finish(args)?;
+    let found = reading.finish(args).with_context(|| unwritten(args))?;
     summary::tell_backward(merged.backward());
     let unreadable = summary::tell(recording.findings()) | summary::tell(merged.findings());
     Ok(if unreadable || !found { Outcome::No } else { Outcome::Done })
 }
 
 /// Counts what needs neither to be shown nor to be chosen.
-fn count(recording: &Recording, range: TimeRange, sink: &mut Sink) -> anyhow::Result<Outcome> {
+fn count(args: &Args, recording: &Recording, range: TimeRange) -> anyhow::Result<Outcome> {
+    let mut sink = Sink::open(args.output.as_deref())?;
     let mut losses = Losses::default();
     let counted = recording.count(range, |loss| losses.add(loss));
-    sink.write(&format!("{}\n", counted.events))?;
+    sink.write(&format!("{}\n", counted.events)).with_context(|| unwritten(args))?;
     losses.complain();
     summary::tell_backward(counted.backward);
     let unreadable = summary::tell(recording.findings()) | summary::tell(&counted.findings);
     Ok(if unreadable { Outcome::No } else { Outcome::Done })
+}
+
+/// What output that cannot be written is an error about.
+fn unwritten(args: &Args) -> String {
+    match &args.output {
+        Some(path) => format!("cannot write {}", path.display()),
+        None => "cannot write to standard output".to_owned(),
+    }
 }
 
 /// The error, with what to do about it.
@@ -238,8 +248,8 @@ fn run_following(args: &Args) -> anyhow::Result<Outcome> {
     };
     let mut follow = Follow::new(&args.paths, options);
     let mut reading = Reading::new(args, selection(args, 0), Progress::none())?;
-    follow::follow(&mut follow, &options, &mut reading)?;
-    reading.finish(args)?;
+    follow::follow(&mut follow, &options, &mut reading, || unwritten(args))?;
+    reading.finish(args).with_context(|| unwritten(args))?;
     let unreadable = summary::tell(follow.findings());
     Ok(if unreadable { Outcome::No } else { Outcome::Done })
 }
@@ -309,7 +319,7 @@ impl Reading {
         self.events >= self.limit
     }
 
-    fn take(&mut self, item: &Item<'_>) -> anyhow::Result<()> {
+    fn take(&mut self, item: &Item<'_>) -> io::Result<()> {
         match item {
             Item::Event(event) => {
                 self.progress.at(event);
@@ -330,7 +340,7 @@ impl Reading {
     }
 
     /// Writes what is left; gives whether anything that was looked for was found.
-    fn finish(mut self, args: &Args) -> anyhow::Result<bool> {
+    fn finish(mut self, args: &Args) -> io::Result<bool> {
         self.progress.finish();
         let mut sink = self.printer.finish()?;
         match (self.counts.map(Counts::finish), args.format) {

@@ -123,6 +123,33 @@ fn a_reader_that_leaves_early_is_no_failure() {
     }
 }
 
+#[test]
+fn what_cannot_be_written_is_one_line_whatever_is_asked_for() {
+    let trace = trace();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for arguments in [
+        &["read"][..],
+        &["read", "--count"],
+        &["read", "--count=by-name"],
+        &["read", "--format=json"],
+    ] {
+        let mut command = Command::new(THROUGHLINE);
+        let output = command.args(arguments).arg(trace.path()).stdout(full()).output().unwrap();
+        let said = stderr(&output).lines().last().expect("a line");
+        let expected =
+            "throughline: cannot write to standard output: No space left on device (os error 28)";
+        assert_eq!((said, output.status.code()), (expected, Some(2)), "{arguments:?}");
+    }
+    let output = read(&["-w", "/dev/full"], &[trace.path()]);
+    let said = stderr(&output).lines().last().expect("a line");
+    assert!(said.starts_with("throughline: cannot write /dev/full: No space"), "{said}");
+    for shell in ["bash", "zsh", "fish"] {
+        let mut command = Command::new(THROUGHLINE);
+        let output = command.args(["completions", shell]).stdout(full()).output().unwrap();
+        one_line(&output, 2, &["throughline: cannot write the script: No space"]);
+    }
+}
+
 /// One line on standard error that holds all of `parts`.
 fn one_line(output: &Output, code: i32, parts: &[&str]) {
     let line = stderr(output);

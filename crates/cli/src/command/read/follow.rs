@@ -1,5 +1,6 @@
 //! Reading a recording while it is written, until Ctrl-C.
 
+use std::io;
 use std::process;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -19,11 +20,12 @@ const EVERY: Duration = Duration::from_millis(200);
 const MISSED: u32 = 10;
 
 /// Gives event records to `reading` as they are written; returns at the first SIGINT or SIGTERM, at the limit, and when
-/// the end of the range is passed.
+/// the end of the range is passed. `unwritten` says what output that cannot be written is an error about.
 pub(super) fn follow(
     follow: &mut Follow,
     options: &FollowOptions,
     reading: &mut Reading,
+    unwritten: impl Fn() -> String,
 ) -> anyhow::Result<()> {
     let stop = stop_on_signal()?;
     let begin = Instant::now();
@@ -41,7 +43,7 @@ pub(super) fn follow(
             },
             Err(error) => return Err(error).context("cannot follow"),
         }
-        drain(follow, reading)?;
+        drain(follow, reading).with_context(&unwritten)?;
         if reading.is_full() || follow.horizon() >= options.range.end {
             return Ok(());
         }
@@ -51,17 +53,16 @@ pub(super) fn follow(
         }
     }
     follow.finish(now()).context("cannot follow")?;
-    drain(follow, reading)
+    drain(follow, reading).with_context(unwritten)
 }
 
-fn drain(follow: &mut Follow, reading: &mut Reading) -> anyhow::Result<()> {
+fn drain(follow: &mut Follow, reading: &mut Reading) -> io::Result<()> {
     while !reading.is_full()
         && let Some(item) = follow.next_item()
     {
         reading.take(&item)?;
     }
-    reading.printer.flush()?;
-    Ok(())
+    reading.printer.flush()
 }
 
 /// Something is received at the first signal; a second one ends the process at once.

@@ -4,10 +4,13 @@
 //! what contradicts something else, and what the tracers lost. Nothing is written. Memory: one packet.
 
 use std::fmt;
+use std::fs::File;
+use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ctf::index::{IndexEntry, IndexVersion, PacketIndex};
+use bytes::Bytes;
+use ctf::index::{IndexEntry, IndexVersion};
 use ctf::packet::{EventReader, Outcome, PacketInfo};
 use ctf::{DecodeError, MetadataWarning, StreamClass};
 use model::Timestamp;
@@ -16,13 +19,14 @@ use crate::classes::ClassCache;
 use crate::discover::METADATA;
 use crate::error::Error;
 use crate::finding::{Cause, Finding, Findings};
-use crate::heads::Head;
+use crate::heads::{Head, Headers};
+use crate::index::{Index, IndexProblem};
 use crate::lane::{Before, Lost, MAX_PACKET_BYTES, losses};
 use crate::merge::LossKind;
 use crate::options::{Correlate, ReadOptions};
-use crate::packets::{Headers, IndexProblem, IndexState, PacketAt, index_state, info_of};
 use crate::recording::Recording;
 use crate::stream::{PacketFile, Stream};
+use crate::window::{Handles, READ_AHEAD, Window};
 
 /// How much was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -374,50 +378,57 @@ impl Checker<'_> {
 
     fn file(&mut self, file: &PacketFile, course: &mut Course) {
         self.checked.files += 1;
-        let index = match index_state(&file.file) {
-            IndexState::Absent => None,
-            IndexState::Trusted(index) => Some(index),
-            IndexState::Refused(problem) => {
-                let path = file.file.index_path().unwrap_or_default();
-                self.whole(path, Problem::Index(problem));
-                None
-            }
-        };
         let path = &*file.file.path;
-        let mut headers = match Headers::open(&file.file, &file.class) {
-            Ok(headers) => headers,
+        let mut headers = match File::open(path) {
+            Ok(source) => Headers::new(source, &file.class),
             Err(error) => {
                 let lost_bytes = file.file.len;
                 let problem = Problem::RestUnreadable { lost_bytes, cause: Cause::Io(error) };
                 return self.packet(At { path, packet: 0 }, problem);
             }
         };
-        let mut reader = None;
-        let mut packets = 0;
-        let mut next = (file.file.len > 0).then_some(0);
+        let mut index = self.index(file);
+        let mut packets = Packets { window: Window::new(Handles::Keep, READ_AHEAD), reader: None };
+        let mut next = Some(file.start).filter(|start| *start < file.file.len);
         while let Some(offset) = next {
             let at = At { path, packet: offset };
-            match headers.at(offset) {
-                Ok(info) if file.is_of(&info) => {
-                    self.checked.packets += 1;
-                    if let Some(index) = &index {
-                        self.compare(file, index, packets, &info, offset);
-                    }
-                    self.bounds(file, at, &info, course);
-                    let len = self.contents(file, at, &mut headers, &mut reader, &info, course);
-                    next = offset.checked_add(len).filter(|end| *end < file.file.len);
+            let entry = index.as_mut().and_then(|index| index.entries.next());
+            let info = match headers.info(offset) {
+                Ok(info) => info,
+                Err(cause) => {
+                    next = self.damaged_header(file, index.as_mut(), at, cause);
+                    continue;
                 }
-                Ok(info) => {
-                    let cause = Cause::OtherStream {
-                        class_id: info.stream_class_id,
-                        instance_id: info.stream_instance_id,
-                    };
-                    self.packet(at, Problem::Unreadable(cause));
-                    next = headers.after(&PacketAt { offset_bytes: offset, info });
-                }
-                Err(cause) => next = self.damaged_header(file, index.as_ref(), at, cause),
+            };
+            next = file.after(&Head::of(&info, offset));
+            if let Err(cause) = file.own(&info) {
+                self.packet(at, Problem::Unreadable(cause));
+                continue;
             }
-            packets += 1;
+            self.checked.packets += 1;
+            if let Some((index, entry)) = index.as_ref().zip(entry) {
+                self.compare(index, entry, &info, offset);
+            }
+            self.bounds(file, at, &info, course);
+            self.contents(file, at, &mut packets, &info, course);
+        }
+    }
+
+    /// The index beside a file, to be compared with the packets.
+    fn index(&mut self, file: &PacketFile) -> Option<IndexBeside> {
+        let path = file.file.index_path()?;
+        match Index::open(&file.file) {
+            Ok(index) => {
+                let index = index?;
+                let version = index.version();
+                let mut entries = index.enumerate().peekable();
+                while entries.next_if(|(_, entry)| entry.offset_bytes < file.start).is_some() {}
+                Some(IndexBeside { path, version, entries })
+            }
+            Err(problem) => {
+                self.whole(path, Problem::Index(problem));
+                None
+            }
         }
     }
 
@@ -425,12 +436,11 @@ impl Checker<'_> {
     fn damaged_header(
         &mut self,
         file: &PacketFile,
-        index: Option<&PacketIndex>,
+        index: Option<&mut IndexBeside>,
         at: At<'_>,
         cause: Cause,
     ) -> Option<u64> {
-        let offsets = index.into_iter().flat_map(|index| &index.entries);
-        let next = offsets.map(|entry| entry.offset_bytes).find(|offset| *offset > at.packet);
+        let next = index.and_then(|index| index.after(at.packet));
         let lost_bytes = file.file.len.saturating_sub(at.packet);
         self.packet(
             at,
@@ -445,22 +455,19 @@ impl Checker<'_> {
     /// Compares what the index says of a packet with the packet.
     fn compare(
         &mut self,
-        file: &PacketFile,
-        index: &PacketIndex,
-        packet: usize,
+        index: &IndexBeside,
+        (position, entry): (usize, IndexEntry),
         info: &PacketInfo,
         offset: u64,
     ) {
-        let Some(entry) = index.entries.get(packet) else { return };
-        let Some(path) = file.file.index_path() else { return };
-        for (what, indexed, found) in differences(entry, index.version, info, offset) {
+        for (what, indexed, found) in differences(&entry, index.version, info, offset) {
             let problem = Problem::IndexDisagrees {
-                entry: packet,
+                entry: position,
                 what,
                 indexed: Shown(indexed),
                 found: Shown(found),
             };
-            self.packet(At { path: &path, packet: offset }, problem);
+            self.packet(At { path: &index.path, packet: offset }, problem);
         }
     }
 
@@ -507,53 +514,28 @@ impl Checker<'_> {
         course.end = end;
     }
 
-    /// Goes through the event records of a packet; gives the packet's length in bytes.
+    /// Goes through the event records of a packet.
     fn contents(
         &mut self,
         file: &PacketFile,
         at: At<'_>,
-        headers: &mut Headers<'_>,
-        reader: &mut Option<EventReader<Vec<u8>>>,
+        packets: &mut Packets,
         info: &PacketInfo,
         course: &mut Course,
-    ) -> u64 {
+    ) {
         let available = file.file.len.saturating_sub(at.packet);
         let announced = info.total_bytes().filter(|len| *len > 0).unwrap_or(available);
-        let wanted = announced.min(available);
-        if wanted > MAX_PACKET_BYTES {
-            let cause = Cause::TooLong { announced, limit: MAX_PACKET_BYTES };
-            self.packet(at, Problem::Unreadable(cause));
-            return announced;
+        match packets.open(file, at.packet, announced.min(available), announced) {
+            Ok(events) => self.events(file, at, events, course),
+            Err(cause) => self.packet(at, Problem::Unreadable(cause)),
         }
-        let bytes = match headers.read(at.packet, usize::try_from(wanted).unwrap_or(usize::MAX)) {
-            Ok(bytes) => bytes.to_vec(),
-            Err(error) => {
-                self.packet(at, Problem::Unreadable(Cause::Io(error)));
-                return announced;
-            }
-        };
-        let opened = match reader.take() {
-            Some(reader) => reader.reopen(bytes),
-            None => EventReader::open(Arc::clone(&file.class), bytes),
-        };
-        match opened {
-            Ok(Outcome::Ready(mut events)) => {
-                self.events(file, at, &mut events, course);
-                *reader = Some(events);
-            }
-            Ok(Outcome::NeedMore { .. }) => {
-                self.packet(at, Problem::Unreadable(Cause::CutHeader { available }));
-            }
-            Err(error) => self.packet(at, Problem::Unreadable(Cause::Damaged(Box::new(error)))),
-        }
-        announced
     }
 
     fn events(
         &mut self,
         file: &PacketFile,
         at: At<'_>,
-        events: &mut EventReader<Vec<u8>>,
+        events: &mut EventReader<Bytes>,
         course: &mut Course,
     ) {
         let info = *events.packet();
@@ -583,6 +565,61 @@ impl Checker<'_> {
         }
         if let Some(error) = fault {
             self.packet(at, Problem::Unreadable(Cause::Damaged(Box::new(error))));
+        }
+    }
+}
+
+/// The entries of an index, numbered.
+#[derive(Debug)]
+struct IndexBeside {
+    path: PathBuf,
+    version: IndexVersion,
+    entries: Peekable<std::iter::Enumerate<Index>>,
+}
+
+impl IndexBeside {
+    /// Where the first packet after `offset` begins.
+    fn after(&mut self, offset: u64) -> Option<u64> {
+        while self.entries.next_if(|(_, entry)| entry.offset_bytes <= offset).is_some() {}
+        self.entries.peek().map(|(_, entry)| entry.offset_bytes)
+    }
+}
+
+/// The packets of one file, each in the memory of the one before.
+#[derive(Debug)]
+struct Packets {
+    window: Window,
+    reader: Option<EventReader<Bytes>>,
+}
+
+impl Packets {
+    /// Stands before the first event record of the packet at `offset`, of which `len` bytes of those that it announces
+    /// are there.
+    fn open(
+        &mut self,
+        file: &PacketFile,
+        offset: u64,
+        len: u64,
+        announced: u64,
+    ) -> Result<&mut EventReader<Bytes>, Cause> {
+        if len > MAX_PACKET_BYTES {
+            return Err(Cause::TooLong { announced, limit: MAX_PACKET_BYTES });
+        }
+        let least = usize::try_from(len).unwrap_or(usize::MAX);
+        let mut before = self.reader.take();
+        // So that the window has its memory for itself.
+        drop(before.as_mut().map(EventReader::take_bytes));
+        let available = file.file.len.saturating_sub(offset);
+        let bytes =
+            self.window.get(&file.file.path, offset, least, available).map_err(Cause::Io)?;
+        let held = bytes.len() as u64;
+        let opened = match before {
+            Some(reader) => reader.reopen(bytes),
+            None => EventReader::open(Arc::clone(&file.class), bytes),
+        };
+        match opened.map_err(|error| Cause::Damaged(Box::new(error)))? {
+            Outcome::Ready(events) => Ok(self.reader.insert(events)),
+            Outcome::NeedMore { .. } => Err(Cause::CutHeader { available: held }),
         }
     }
 }
@@ -641,30 +678,29 @@ fn differences(
     info: &PacketInfo,
     offset: u64,
 ) -> impl Iterator<Item = (&'static str, Option<u64>, Option<u64>)> + use<> {
-    let indexed = info_of(entry);
-    let positioned = version == IndexVersion::V1_1;
+    // What the packet does not tell, the index cannot contradict.
+    let told = |found: Option<u64>, indexed| (Some(indexed), found.or(Some(indexed)));
+    let position = entry.position.filter(|_| version == IndexVersion::V1_1);
+    let positioned = |found: Option<u64>, indexed: Option<u64>| {
+        (indexed, found.filter(|_| indexed.is_some()).or(indexed))
+    };
     let all = [
-        ("offset", Some(entry.offset_bytes), Some(offset)),
-        ("total length", indexed.total_bits, info.total_bits),
-        ("content length", indexed.content_bits, info.content_bits),
-        ("begin", indexed.begin, info.begin.or(indexed.begin)),
-        ("end", indexed.end, info.end.or(indexed.end)),
-        (
-            "discarded event records",
-            indexed.events_discarded,
-            info.events_discarded.or(indexed.events_discarded),
-        ),
-        ("stream class", Some(indexed.stream_class_id), Some(info.stream_class_id)),
+        ("offset", (Some(entry.offset_bytes), Some(offset))),
+        ("total length", (Some(entry.total_length_bits), info.total_bits)),
+        ("content length", (Some(entry.content_length_bits), info.content_bits)),
+        ("begin", told(info.begin, entry.timestamp_begin)),
+        ("end", told(info.end, entry.timestamp_end)),
+        ("discarded event records", told(info.events_discarded, entry.events_discarded)),
+        ("stream class", (Some(entry.stream_class_id), Some(info.stream_class_id))),
         (
             "stream instance",
-            indexed.stream_instance_id,
-            info.stream_instance_id.filter(|_| positioned).or(indexed.stream_instance_id),
+            positioned(info.stream_instance_id, position.map(|own| own.stream_instance_id)),
         ),
         (
             "sequence number",
-            indexed.sequence_number,
-            info.sequence_number.filter(|_| positioned).or(indexed.sequence_number),
+            positioned(info.sequence_number, position.map(|own| own.packet_seq_num)),
         ),
     ];
-    all.into_iter().filter(|(_, indexed, found)| indexed != found)
+    let all = all.into_iter().map(|(what, (indexed, found))| (what, indexed, found));
+    all.filter(|(_, indexed, found)| indexed != found)
 }

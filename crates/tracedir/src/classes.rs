@@ -68,9 +68,8 @@ impl ClassCache {
         }
         let failed = |source| Error::io(Action::Read, &path, source);
         let mut file = File::open(&path).map_err(failed)?;
-        let mut begin = vec![0; Self::KEY];
-        let read = read_fully(&mut file, &mut begin).map_err(failed)?;
-        begin.truncate(read);
+        let mut begin = Vec::with_capacity(Self::KEY);
+        file.by_ref().take(Self::KEY as u64).read_to_end(&mut begin).map_err(failed)?;
         let mut read = begin.clone();
         if let Some(same) = self.find(&mut file, &mut read, options).map_err(failed)? {
             return Ok(same);
@@ -88,13 +87,13 @@ impl ClassCache {
         options: &ReadOptions,
     ) -> std::io::Result<Option<Arc<TraceClass>>> {
         let Some(known) = self.known.get(read.as_slice()) else { return Ok(None) };
-        self.block.resize(BLOCK, 0);
         let mut candidates: Vec<&Known> =
             known.iter().filter(|known| known.clock_offset_ns == options.clock_offset_ns).collect();
         let mut at = read.len();
         while let Some(first) = candidates.first().copied() {
-            let len = read_fully(file, &mut self.block)?;
-            let block = self.block.get(..len).unwrap_or_default();
+            self.block.clear();
+            let len = file.by_ref().take(BLOCK as u64).read_to_end(&mut self.block)?;
+            let block = self.block.as_slice();
             let end = at.saturating_add(len);
             candidates.retain(|known| known.metadata.get(at..end) == Some(block));
             if candidates.is_empty() {
@@ -150,20 +149,6 @@ impl ClassCache {
         self.bytes += len;
         self.known.entry(begin).or_default().push(known);
     }
-}
-
-/// Fills `buffer`; fewer bytes only at the file's end.
-fn read_fully(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read(rest) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctf::TraceClass;
-use ctf::packet::PacketInfo;
 use model::{TimeRange, Timestamp};
 
 use crate::classes::ClassCache;
@@ -16,13 +15,13 @@ use crate::correlate::{self, Uncorrelated, Use};
 use crate::discover::{StreamFile, TraceFolder, discover};
 use crate::error::Error;
 use crate::finding::{Finding, Findings};
-use crate::heads::{Head, first_info};
+use crate::heads::{Head, Headers};
 use crate::join::{TraceKey, grouping, stream_of};
 use crate::lane::{Lane, PacketEnds, Pending};
 use crate::merge::{Item, MAX_OPEN_FILES, item};
 use crate::options::{Correlate, ReadOptions};
 use crate::recording::clock_of_trace;
-use crate::stream::{PacketFile, Stream, StreamKey};
+use crate::stream::{COMPARED, PacketFile, Stream, StreamKey};
 use crate::turns::Turn;
 use crate::window::{Handles, READ_AHEAD_OF_MANY, Window};
 
@@ -378,7 +377,7 @@ impl Follow {
         let len = file.len;
         let Ok(mut opened) = PacketFile::open(file, class) else { return };
         opened.file.len = 0;
-        let Some((whole, last)) = whole_packets(&handle, &opened, len) else { return };
+        let Some((whole, last)) = whole_packets(handle, &opened, len) else { return };
         opened.file.len = whole;
         // The file before may have been listed before its last packet was written, and this one after it: what is
         // listed the next time is all of that.
@@ -451,7 +450,7 @@ impl Follow {
         if !same || file.len < known.file.len {
             return false;
         }
-        if let Some((whole, last)) = whole_packets(&handle, known, file.len) {
+        if let Some((whole, last)) = whole_packets(handle, known, file.len) {
             known.file.len = whole;
             let reach = reach(known, &last);
             source.reach = source.reach.max(reach);
@@ -519,17 +518,18 @@ impl Follow {
 }
 
 impl Source {
-    /// Where in the stream this very file is, wherever it lay before.
+    /// Where in the stream this very file is, wherever it lay before. A copy beside it is another.
     fn position(&self, file: &PacketFile, inode: Inode) -> Option<usize> {
         let tells = file.first.begin.is_some() || file.first.sequence.is_some();
-        self.inodes
-            .iter()
-            .zip(&self.stream.files)
-            .position(|(known, other)| other.first == file.first && (*known == inode || tells))
+        let path = &file.file.path;
+        self.inodes.iter().zip(&self.stream.files).position(|(known, other)| {
+            let replaced = || other.file.path == *path || !other.file.path.exists();
+            other.first == file.first && (*known == inode || tells && replaced())
+        })
     }
 
     /// Takes up a file: one that was moved, or a further one.
-    fn add(&mut self, file: PacketFile, inode: Inode, last: Option<&Head>, now: Timestamp) {
+    fn add(&mut self, mut file: PacketFile, inode: Inode, last: Option<&Head>, now: Timestamp) {
         let same = self.position(&file, inode);
         let reach = reach(&file, last.unwrap_or(&file.first));
         if reach > self.reach || self.stream.files.is_empty() || same.is_none() {
@@ -554,12 +554,15 @@ impl Source {
                 let later = self.stream.files.iter().skip(begun);
                 let before =
                     later.take_while(|other| other.first.begin <= file.first.begin).count();
+                let at = begun + before;
+                let before = self.stream.files.get(at.saturating_sub(COMPARED)..at);
+                before.into_iter().flatten().for_each(|before| file.pass_over_packets_of(before));
                 if self.stream.files.is_empty() {
                     self.stream = stream_of(vec![file]);
                 } else {
-                    self.stream.files.insert(begun + before, file);
+                    self.stream.files.insert(at, file);
                 }
-                self.inodes.insert(begun + before, inode);
+                self.inodes.insert(at, inode);
             }
         }
     }
@@ -573,14 +576,12 @@ fn reach(file: &PacketFile, last: &Head) -> i64 {
 }
 
 /// Where the whole packets of a file of `len` bytes end, and the last of them, if there are more than is known.
-fn whole_packets(handle: &File, file: &PacketFile, len: u64) -> Option<(u64, Head)> {
+fn whole_packets(handle: File, file: &PacketFile, len: u64) -> Option<(u64, Head)> {
+    let mut headers = Headers::new(handle, &file.class);
     let mut whole = file.file.len;
     let mut last = None;
     while whole < len {
-        let info: PacketInfo = match first_info(handle, &file.class, whole) {
-            Ok(info) => info,
-            Err(_) => break,
-        };
+        let Ok(info) = headers.info(whole) else { break };
         let head = Head::of(&info, whole);
         match head.next_offset().filter(|next| *next <= len) {
             Some(next) => (whole, last) = (next, Some(head)),

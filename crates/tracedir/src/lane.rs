@@ -293,10 +293,11 @@ impl Lane {
         loop {
             let Some(file) = stream.files.get(self.file) else { return self.finish() };
             if self.offset >= file.file.len {
-                if self.file + 1 == stream.files.len() {
+                let next = self.file + 1;
+                let Some(start) = stream.files.get(next).map(|file| file.start) else {
                     return self.finish();
-                }
-                self.turn_to(self.file + 1, 0);
+                };
+                self.turn_to(next, start);
                 continue;
             }
             self.packet_offset = self.offset;

@@ -9,7 +9,7 @@
 
 use model::Timestamp;
 
-use crate::heads::{Head, HeadReader, IndexHeads};
+use crate::heads::{Head, HeadReader};
 use crate::stream::PacketFile;
 
 /// One packet of a stream.
@@ -52,8 +52,9 @@ struct Search {
 impl Search {
     fn file(&mut self, index: usize, file: &PacketFile) -> Found {
         let saved = self.candidate;
-        if let Some(heads) = IndexHeads::open(file) {
-            let found = self.heads(index, file, heads);
+        if let Some(entries) = file.trusted_index() {
+            let own = entries.heads().skip_while(|head| head.offset < file.start);
+            let found = self.heads(index, file, own);
             if self.confirmed(index, file) {
                 return found;
             }
@@ -67,7 +68,8 @@ impl Search {
         });
         match reader() {
             Some(reader) => {
-                self.heads(index, file, reader.heads(from.unwrap_or(file.first.offset)))
+                let from = from.unwrap_or(file.first.offset).max(file.start);
+                self.heads(index, file, reader.heads(from))
             }
             // What cannot be opened is met again when it is read.
             None => Found::Yes,

@@ -1,7 +1,7 @@
 //! Streams of packets over one or more files.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctf::packet::PacketInfo;
@@ -10,7 +10,8 @@ use model::Timestamp;
 
 use crate::discover::StreamFile;
 use crate::finding::Cause;
-use crate::heads::{Head, HeadReader, IndexHeads, first_info};
+use crate::heads::{Head, HeadReader, Headers};
+use crate::index::{Index, IndexProblem};
 use crate::join;
 
 /// What a stream is, whichever files hold it.
@@ -22,7 +23,8 @@ use crate::join;
 /// - an LTTng tracer wrote them for the same CPU, they are called alike but for a last number (its tracefile rotation),
 ///   and each ends before the next begins.
 ///
-/// Otherwise each file is a stream of its own.
+/// Otherwise each file is a stream of its own. Packets that files in two folders both hold, as snapshots of one session
+/// do, are read from the first of them.
 ///
 /// The order of keys is the order of event records of equal times. Babeltrace orders them by trace name, which it makes
 /// of host and folder; host and process give the same order and do not depend on where the folder lies.
@@ -58,6 +60,7 @@ impl Stream {
             let chunk = join::place(&file.file.path).0.map(|chunk| chunk.id);
             (file.first.begin, chunk, file.file.path.clone())
         });
+        pass_over_repeated(&mut files);
         Self { key, files }
     }
 
@@ -110,6 +113,39 @@ pub struct StreamCover {
     pub discarded_bits: Option<u8>,
 }
 
+/// With so many files before it a file is compared.
+pub(crate) const COMPARED: usize = 32;
+
+/// Whether two files cannot hold the same packets: one tracer wrote one after the other, in one folder or in different
+/// chunks.
+fn written_apart(a: &Path, b: &Path) -> bool {
+    a.parent() == b.parent() || join::place(a).1.parent() == join::place(b).1.parent()
+}
+
+/// Leaves out packets that files before, in order of time, hold as well.
+fn pass_over_repeated(files: &mut [PacketFile]) {
+    let apart = |two: &[PacketFile]| match two {
+        [a, b] => written_apart(&a.file.path, &b.file.path),
+        _ => true,
+    };
+    if files.windows(2).all(apart) {
+        return;
+    }
+    // Files that have not ended where the next one begins, and where their last packets begin.
+    let mut open: Vec<(usize, Option<u64>)> = Vec::new();
+    for at in 0..files.len() {
+        let Some((before, [file, ..])) = files.split_at_mut_checked(at) else { return };
+        open.retain(|(_, last)| *last >= file.first.begin);
+        for before in open.iter().filter_map(|(position, _)| before.get(*position)) {
+            file.pass_over_packets_of(before);
+        }
+        if open.len() == COMPARED {
+            open.remove(0);
+        }
+        open.push((at, file.last_head().begin));
+    }
+}
+
 /// One file of a stream, and what its first packet says.
 #[derive(Debug)]
 pub(crate) struct PacketFile {
@@ -121,6 +157,8 @@ pub(crate) struct PacketFile {
     pub(crate) cpu: Option<u64>,
     /// Whether event records may lie before their packet's begin.
     pub(crate) early: bool,
+    /// Where the packets begin that no file before it in the stream holds.
+    pub(crate) start: u64,
 }
 
 impl PacketFile {
@@ -133,10 +171,11 @@ impl PacketFile {
             Ok(source) => source,
             Err(error) => return Err((file, Cause::Io(error))),
         };
-        let readable = match first_info(&source, class, 0) {
+        let mut headers = Headers::new(source, class);
+        let readable = match headers.info(0) {
             Ok(info) => Ok((0, info)),
             // The packets before it are met and reported again when the file is read.
-            Err(cause) => first_indexed(&file, &source, class).ok_or(cause),
+            Err(cause) => first_indexed(&file, &mut headers).ok_or(cause),
         };
         let (offset, info) = match readable {
             Ok(readable) => readable,
@@ -150,6 +189,7 @@ impl PacketFile {
             instance_id: info.stream_instance_id,
             cpu: info.cpu_id,
             early: early_event_records(class),
+            start: 0,
         })
     }
 
@@ -168,9 +208,18 @@ impl PacketFile {
         }
     }
 
-    /// Whether a packet of this file is of the file's stream.
-    pub(crate) fn is_of(&self, info: &PacketInfo) -> bool {
-        (info.stream_class_id, info.stream_instance_id) == (self.stream_class_id, self.instance_id)
+    /// Refuses a packet of this file that is of another stream than the file's first.
+    pub(crate) fn own(&self, info: &PacketInfo) -> Result<(), Cause> {
+        let (class_id, instance_id) = (info.stream_class_id, info.stream_instance_id);
+        if (class_id, instance_id) == (self.stream_class_id, self.instance_id) {
+            return Ok(());
+        }
+        Err(Cause::OtherStream { class_id, instance_id })
+    }
+
+    /// Where the packet after this one begins; `None` at the file's end.
+    pub(crate) fn after(&self, head: &Head) -> Option<u64> {
+        head.next_offset().filter(|next| *next < self.file.len)
     }
 
     pub(crate) fn stream_class(&self) -> Option<&StreamClass> {
@@ -188,30 +237,72 @@ impl PacketFile {
 
     /// The last packet that can be read.
     pub(crate) fn last_head(&self) -> Head {
-        let indexed = IndexHeads::open(self).and_then(Iterator::last);
+        let indexed = self.trusted_index().and_then(|index| index.ends());
         // What an index says of other packets than the first, the packet itself must say too.
         let reader = || HeadReader::open(self).ok();
-        let confirmed = indexed.and_then(|head| reader()?.at(head.offset).ok());
+        let confirmed = indexed.and_then(|(_, last)| reader()?.at(last.offset_bytes).ok());
         confirmed
             .or_else(|| reader()?.uniform()?.last())
             .or_else(|| reader()?.heads(self.first.offset).last())
             .unwrap_or(self.first)
     }
 
+    /// Leaves out the packets in front that `before` holds as well, by what their headers say.
+    pub(crate) fn pass_over_packets_of(&mut self, before: &Self) {
+        if written_apart(&self.file.path, &before.file.path) {
+            return;
+        }
+        let (Ok(known), Ok(mut own)) = (HeadReader::open(before), HeadReader::open(self)) else {
+            return;
+        };
+        let Ok(first) = own.at(self.start) else { return };
+        let known = known.heads(before.first.offset).skip_while(|head| !head.repeats(&first));
+        let mut start = self.start;
+        for known in known {
+            match own.at(start) {
+                Ok(head) if head.repeats(&known) => {
+                    start = self.after(&head).unwrap_or(self.file.len);
+                }
+                _ => break,
+            }
+        }
+        self.start = start;
+    }
+
     /// Where the first packet after `offset` begins, if the index knows.
     pub(crate) fn indexed_after(&self, offset: u64) -> Option<u64> {
-        IndexHeads::open(self)?.map(|head| head.offset).find(|begin| *begin > offset)
+        self.trusted_index()?.map(|entry| entry.offset_bytes).find(|begin| *begin > offset)
+    }
+
+    /// The index beside the file; `None` when there is none.
+    ///
+    /// # Errors
+    /// It does not describe a file of this length, or its first entry not the file's first packet.
+    pub(crate) fn index(&self) -> Result<Option<Index>, IndexProblem> {
+        let Some(index) = Index::open(&self.file)? else { return Ok(None) };
+        if let Some((first, _)) = index.ends() {
+            let instance = first.position.zip(self.instance_id);
+            let same_stream = first.stream_class_id == self.stream_class_id
+                && instance.is_none_or(|(told, own)| told.stream_instance_id == own);
+            // When the first packet cannot be read, it says nothing that the index could contradict.
+            let same = self.first.offset != 0 || self.first.agrees(&Head::indexed(&first));
+            if !same_stream || !same {
+                return Err(IndexProblem::OtherPacket { offset_bytes: first.offset_bytes });
+            }
+        }
+        Ok(Some(index))
+    }
+
+    /// [`Self::index`], whatever is wrong with it: an index is a short cut, and the packets themselves say the same.
+    pub(crate) fn trusted_index(&self) -> Option<Index> {
+        self.index().ok().flatten()
     }
 }
 
 /// The first packet after the file's very first that can be read, by the index.
-fn first_indexed(
-    file: &StreamFile,
-    source: &File,
-    class: &TraceClass,
-) -> Option<(u64, PacketInfo)> {
-    let mut offsets = IndexHeads::trusted(file, |_| true)?.skip(1).map(|head| head.offset);
-    offsets.find_map(|at| Some((at, first_info(source, class, at).ok()?)))
+fn first_indexed(file: &StreamFile, headers: &mut Headers<'_>) -> Option<(u64, PacketInfo)> {
+    let mut offsets = Index::open(file).ok()??.skip(1).map(|entry| entry.offset_bytes);
+    offsets.find_map(|at| Some((at, headers.info(at).ok()?)))
 }
 
 /// barectf before 2.3.1 stamps a packet's begin after its first event record.

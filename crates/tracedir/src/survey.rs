@@ -5,13 +5,14 @@
 use std::path::PathBuf;
 
 use ctf::StreamClass;
+use ctf::index::IndexVersion;
 use model::Timestamp;
 
-use crate::finding::{Finding, Findings};
-use crate::heads::Head;
+use crate::finding::{Cause, Finding, Findings};
+use crate::heads::{Head, HeadReader};
+use crate::index::{Index, IndexProblem};
 use crate::lane::{Before, Lost, losses};
 use crate::merge::LossKind;
-use crate::packets::{IndexProblem, IndexState, PacketAt, for_each_packet, index_state};
 use crate::recording::Recording;
 use crate::stream::{PacketFile, Stream, StreamKey};
 
@@ -90,36 +91,60 @@ fn add_file(
 ) {
     survey.files += 1;
     survey.bytes += file.file.len;
-    let index = index_state(&file.file);
-    let read = for_each_packet(&file.file, &file.class, &index, |packet| {
-        add_packet(survey, file, &packet, before);
-    });
-    if let Err((offset_bytes, cause)) = read {
-        let lost_bytes = file.file.len.saturating_sub(offset_bytes);
-        findings.push(Finding::Rest {
-            path: file.file.path.clone(),
-            offset_bytes,
-            lost_bytes,
-            cause,
-        });
-    }
-    match index {
-        IndexState::Absent => survey.indexes_absent += 1,
-        IndexState::Trusted(_) => survey.indexes_trusted += 1,
-        IndexState::Refused(problem) => {
+    let mut each = |survey: &mut StreamSurvey, head: Head| add_packet(survey, file, head, before);
+    match index(file) {
+        // Entries of version 1.0 do not tell of lost packets.
+        Ok(Some(index)) if index.version() == IndexVersion::V1_1 => {
+            survey.indexes_trusted += 1;
+            let own = index.heads().skip_while(|head| head.offset < file.start);
+            return own.for_each(|head| each(survey, head));
+        }
+        Ok(Some(_)) => survey.indexes_trusted += 1,
+        Ok(None) => survey.indexes_absent += 1,
+        Err(problem) => {
             let path = file.file.index_path().unwrap_or_default();
             survey.indexes_refused.push((path, problem));
         }
     }
+    if let Err((offset_bytes, cause)) = for_each_header(file, |head| each(survey, head)) {
+        let lost_bytes = file.file.len.saturating_sub(offset_bytes);
+        let path = file.file.path.clone();
+        findings.push(Finding::Rest { path, offset_bytes, lost_bytes, cause });
+    }
+}
+
+/// The index beside a file, when the file's first packet and its last say what it says of them.
+fn index(file: &PacketFile) -> Result<Option<Index>, IndexProblem> {
+    let Some(index) = file.index()? else { return Ok(None) };
+    let Some((first, last)) = index.ends() else { return Ok(Some(index)) };
+    let mut headers = HeadReader::open(file)?;
+    for entry in [first, last] {
+        let told = headers.at(entry.offset_bytes);
+        if told.is_ok_and(|told| !told.is_consistent_with(&Head::indexed(&entry))) {
+            return Err(IndexProblem::OtherPacket { offset_bytes: entry.offset_bytes });
+        }
+    }
+    Ok(Some(index))
+}
+
+/// Calls `each` for the packets of a file in order, up to the first whose header cannot be read: its place and fault.
+fn for_each_header(file: &PacketFile, mut each: impl FnMut(Head)) -> Result<(), (u64, Cause)> {
+    let mut headers = HeadReader::open(file).map_err(|error| (0, Cause::Io(error)))?;
+    let mut next = Some(file.start).filter(|start| *start < file.file.len);
+    while let Some(offset) = next {
+        let head = headers.at(offset).map_err(|cause| (offset, cause))?;
+        next = file.after(&head);
+        each(head);
+    }
+    Ok(())
 }
 
 fn add_packet(
     survey: &mut StreamSurvey,
     file: &PacketFile,
-    packet: &PacketAt,
+    head: Head,
     before: &mut Option<Before>,
 ) {
-    let head = Head::of(&packet.info, packet.offset_bytes);
     let begin = file.time(head.begin);
     let end = file.time(head.end.filter(|end| *end != 0)).or(begin);
     let bits = file.stream_class().and_then(StreamClass::discarded_counter_bits);
@@ -127,7 +152,7 @@ fn add_packet(
         (survey.begin, survey.discarded_at_first) = (begin, head.discarded);
     }
     survey.packets += 1;
-    survey.content_bits += packet.info.content_bits.unwrap_or(0);
+    survey.content_bits += head.content_bits.unwrap_or(0);
     survey.end = survey.end.max(end);
     let lost = before.map_or([None; 2], |before| losses(before, head, bits, begin, end));
     for Lost { kind, count, .. } in lost.into_iter().flatten() {

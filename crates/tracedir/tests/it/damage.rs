@@ -226,6 +226,48 @@ fn an_index_leads_past_a_damaged_packet_header() {
 }
 
 #[test]
+fn an_index_that_says_something_else_of_its_last_packet_is_not_used_for_a_survey() {
+    use ctf::index::{IndexEntry, IndexVersion, PacketIndex, StreamPosition};
+    let whole = packets(0, &[spec(&[10], 0), spec(&[20], 0), spec(&[30], 3)]);
+    let len = whole[0].len() as u64;
+    let folder = trace(&[("s", whole.concat())]);
+    let entry = |at: u64| IndexEntry {
+        offset_bytes: at * len,
+        total_length_bits: len * 8,
+        content_length_bits: len * 8,
+        timestamp_begin: 10 * at.max(1),
+        timestamp_end: 10 + 10 * at,
+        events_discarded: if at == 2 { 3 } else { 0 },
+        stream_class_id: 0,
+        position: Some(StreamPosition { stream_instance_id: 0, packet_seq_num: at }),
+    };
+    let survey = |change: fn(&mut [IndexEntry])| {
+        let mut entries: Vec<IndexEntry> = (0..3).map(entry).collect();
+        change(&mut entries);
+        let index = PacketIndex { version: IndexVersion::V1_1, entries };
+        fs::create_dir_all(folder.path().join("index")).unwrap();
+        fs::write(folder.path().join("index/s.idx"), index.encode()).unwrap();
+        let mut survey =
+            Recording::open(&[folder.path()]).unwrap().survey(&mut tracedir::Findings::default());
+        let told = survey.remove(0);
+        assert_eq!((told.packets, told.lost_event_records), (3, 3));
+        assert_eq!(told.end, Some(Timestamp::from_nanos(30)));
+        let refused = told.indexes_refused.into_iter().map(|(_, problem)| problem.to_string());
+        (told.indexes_trusted, refused.collect::<Vec<_>>())
+    };
+    assert_eq!(survey(|_| {}), (1, vec![]));
+    for change in [
+        |entries: &mut [IndexEntry]| entries[2].timestamp_end = 1_000,
+        |entries: &mut [IndexEntry]| entries[2].events_discarded = 7,
+        |entries: &mut [IndexEntry]| entries[0].timestamp_end = 9_999,
+    ] {
+        let (used, refused) = survey(change);
+        assert_eq!((used, refused.len()), (0, 1), "{refused:?}");
+        assert!(refused[0].contains("says something else of itself"), "{refused:?}");
+    }
+}
+
+#[test]
 fn losses_stand_between_the_packets_that_tell_them() {
     let mut whole =
         packets(0, &[spec(&[10], 5), spec(&[20, 30], 5), spec(&[40], 9), spec(&[60], 9)]);

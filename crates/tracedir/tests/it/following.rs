@@ -143,6 +143,30 @@ fn a_rotation_moves_files_and_nothing_is_read_twice_or_missed() {
 }
 
 #[test]
+fn packets_that_two_snapshots_hold_are_given_once() {
+    let trace = Trace::default();
+    let session = tempfile::tempdir().unwrap();
+    let at = |snapshot: &str| session.path().join(snapshot).join("ust");
+    let packets: Vec<Packet> = (0..6).map(|n| packet(n, &[n * 10])).collect();
+    trace.write(&at("snapshot-1"), "ch", &packets[..3]);
+    let mut follow = follow(session.path());
+    assert_eq!(poll(&mut follow, 0), [0, 10, 20]);
+    trace.write(&at("snapshot-2"), "ch", &packets[1..5]);
+    trace.write(&at("copy-of-1"), "ch", &packets[..3]);
+    let mut more = Vec::new();
+    for now in 1..5 {
+        more.extend(poll(&mut follow, now));
+    }
+    assert_eq!(more, [30, 40]);
+    trace.write(&at("snapshot-3"), "ch", &packets[..6]);
+    more.extend(poll(&mut follow, 5));
+    more.extend(poll(&mut follow, 6));
+    more.extend(finish(&mut follow, 7));
+    assert_eq!((more.as_slice(), follow.streams()), ([30, 40, 50].as_slice(), 1));
+    no_findings(&follow);
+}
+
+#[test]
 fn what_is_added_to_a_file_after_the_next_one_was_seen_comes_first() {
     let trace = Trace::default();
     let session = tempfile::tempdir().unwrap();

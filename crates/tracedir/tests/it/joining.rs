@@ -1,12 +1,14 @@
 //! What belongs together, and what only looks as if it did.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use model::TimeRange;
-use tracedir::{ClassCache, Recording};
+use tempfile::TempDir;
+use tracedir::{ClassCache, Findings, Recording, check};
 
-use crate::made::{Packet, Trace, open, packet, read};
+use crate::made::{Packet, Trace, open, packet, range, read};
 
 const CHUNKS: [&str; 3] = [
     "archives/20261120T164408+0000-20261120T164409+0000-9",
@@ -15,7 +17,7 @@ const CHUNKS: [&str; 3] = [
 ];
 
 /// A session of three chunks with one stream in each, at the times that `times` gives.
-fn session(trace: &Trace, times: [&[u64]; 3], name: &str) -> tempfile::TempDir {
+fn session(trace: &Trace, times: [&[u64]; 3], name: &str) -> TempDir {
     let session = tempfile::tempdir().unwrap();
     for ((number, chunk), times) in (0..).zip(CHUNKS).zip(times) {
         let folder = session.path().join(chunk).join("ust");
@@ -138,6 +140,61 @@ fn ctf_2_traces_join_by_namespace_name_and_unique_id() {
     assert_eq!(joined(&own, &named("n", "t", "2"), true), (2, 2));
     assert_eq!(joined("", "", true), (1, 1), "by the UUID of the metadata stream");
     assert_eq!(joined("", "", false), (2, 2));
+}
+
+/// The trace in two folders of a session, with these of eight packets.
+fn snapshots(trace: &Trace, a: Range<usize>, b: Range<usize>) -> TempDir {
+    let packets: Vec<Packet> = (0..8).map(|n| packet(n, &[n * 10, n * 10 + 5])).collect();
+    let folder = tempfile::tempdir().unwrap();
+    for (name, packets) in [("snapshot-1", &packets[a]), ("snapshot-2", &packets[b])] {
+        trace.write(&folder.path().join(name).join("ust"), "ch", packets);
+    }
+    folder
+}
+
+#[test]
+fn packets_that_two_snapshots_hold_are_read_once() {
+    for (a, b) in [
+        (0..5, 3..8),
+        (0..8, 0..8),
+        (0..8, 0..3),
+        (0..8, 2..5),
+        (2..5, 0..8),
+        (0..3, 0..8),
+        (0..4, 4..8),
+    ] {
+        let session = snapshots(&Trace::default(), a.clone(), b.clone());
+        let recording = open(session.path());
+        let expected: Vec<i64> = (0..16).map(|n| n * 5).collect();
+        let all = read(&recording, TimeRange::ALL);
+        assert_eq!((all.times, all.losses), (expected, vec![]), "{a:?} {b:?}");
+        assert_eq!(recording.merged(TimeRange::ALL).backward(), 0);
+        for begin in 0..80 {
+            let counted = recording.count(range(begin, 1_000), |_| {});
+            assert_eq!(
+                counted.events,
+                (80 - begin).cast_unsigned() / 5,
+                "{a:?} {b:?} from {begin}"
+            );
+        }
+        let survey = recording.survey(&mut Findings::default());
+        assert_eq!((survey.len(), survey[0].packets, survey[0].lost_packets), (1, 8, 0));
+        let checked = check(&[session.path()], &mut |remark| panic!("{remark}")).unwrap();
+        assert_eq!((checked.packets, checked.event_records), (8, 16));
+    }
+}
+
+#[test]
+fn packets_that_only_begin_alike_are_all_read() {
+    let trace = Trace::default();
+    let session = snapshots(&trace, 0..3, 1..3);
+    let other = [packet(1, &[10, 15]), Packet { end: 27, ..packet(2, &[20, 26]) }];
+    trace.write(&session.path().join("snapshot-2/ust"), "ch", &other);
+    let times = read(&open(session.path()), TimeRange::ALL).times;
+    assert_eq!(times, [0, 5, 10, 15, 20, 25, 20, 26]);
+    // Without a time, nothing tells that they are the same.
+    let untimed = snapshots(&Trace { clock: None, ..trace }, 0..3, 1..3);
+    assert_eq!(read(&open(untimed.path()), TimeRange::ALL).times.len(), 10);
 }
 
 #[test]

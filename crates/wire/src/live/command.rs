@@ -4,9 +4,13 @@ use std::fmt;
 
 use super::error::{Error, Result};
 
+/// An enumeration of commands; `at` is where the number stands in the header, in bytes.
 macro_rules! commands {
-    ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal;)*) => {
-        /// A command of the control connection.
+    (
+        $(#[$type_doc:meta])* at $offset:literal;
+        $($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal;)*
+    ) => {
+        $(#[$type_doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u32)]
         pub enum Command {
@@ -30,7 +34,7 @@ macro_rules! commands {
             pub const fn from_number(number: u32) -> Result<Self> {
                 match number {
                     $($number => Ok(Self::$variant),)*
-                    _ => Err(Error::UnknownCommand { number }),
+                    _ => Err(Error::UnknownCommand { number, offset: $offset }),
                 }
             }
 
@@ -45,7 +49,11 @@ macro_rules! commands {
     };
 }
 
+pub(super) use commands;
+
 commands! {
+    /// A command of the control connection.
+    at 16;
     /// A stream begins.
     AddStream = 1, "ADD_STREAM";
     /// A relay session begins.

@@ -22,10 +22,12 @@ pub enum Error {
         left: usize,
     },
     /// The command number is none we know.
-    #[error("unknown command {number} at byte 16 of the header")]
+    #[error("unknown command {number} at byte {offset} of the header")]
     UnknownCommand {
         /// The number found.
         number: u32,
+        /// Where it stands, in bytes.
+        offset: usize,
     },
     /// The announced payload is larger than the command may have.
     #[error("{command} announces {len} bytes of payload, at most {max} are accepted")]

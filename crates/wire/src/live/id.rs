@@ -60,6 +60,28 @@ number!(
     UnixSeconds
 );
 
+number!(
+    /// One viewer's connection; the relay chooses it in its reply to `CONNECT`.
+    ViewerSessionId
+);
+number!(
+    /// A recording session as a relay numbers it for viewers.
+    ViewedSessionId
+);
+number!(
+    /// A stream as a relay numbers it for viewers.
+    ViewedStreamId
+);
+number!(
+    /// A trace, that is the streams that one metadata stream describes, as a relay numbers it for viewers.
+    ViewedTraceId
+);
+
+impl ViewerSessionId {
+    /// What a viewer says before it has one (all bits set).
+    pub const NONE: Self = Self(u64::MAX);
+}
+
 impl NetSeqNum {
     /// Stands for "no packet at all" (all bits set), in `CLOSE_STREAM` and `DATA_PENDING`.
     pub const NONE: Self = Self(u64::MAX);

@@ -1,4 +1,4 @@
-//! LTTng relay protocol: control and data connections, both directions.
+//! LTTng relay protocol: control and data connections, both directions; [`viewer`] has the viewer connection.
 //!
 //! A producer (lttng-sessiond and lttng-consumerd, or our own capture) opens two TCP connections
 //! to a relay: **control**, request and reply, and **data**, one way. All integers are big endian, all
@@ -24,8 +24,6 @@
 //! assert_eq!(reply, Decoded::Complete { value: ReturnReply(ReturnCode::OK), used: 4 });
 //! # Ok::<(), wire::live::Error>(())
 //! ```
-//!
-//! The viewer connection of the same protocol family is not part of this module.
 
 mod chunk;
 mod command;
@@ -42,6 +40,7 @@ mod request;
 mod session;
 mod stream;
 mod version;
+pub mod viewer;
 
 pub use chunk::{
     ChunkExistsReply, CloseAction, CloseTraceChunk, CloseTraceChunkReply, CreateTraceChunk,
@@ -52,7 +51,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use header::{COMMAND_HEADER_LEN, CommandHeader, DATA_HEADER_LEN, DataHeader};
 pub use id::{
     ChunkId, NetSeqNum, PacketSeqNum, RelaySessionId, SessiondSessionId, SessiondUuid,
-    StreamHandle, UnixSeconds,
+    StreamHandle, UnixSeconds, ViewedSessionId, ViewedStreamId, ViewedTraceId, ViewerSessionId,
 };
 pub use index::{FullIndexFields, PacketIndex};
 pub use metadata::{ResetMetadata, SendMetadata};

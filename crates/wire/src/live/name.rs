@@ -208,7 +208,7 @@ impl fmt::Display for RelativePath {
 }
 
 /// The text before the first NUL.
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(bytes.get(..end).unwrap_or(bytes)).replace(char::is_control, "\u{fffd}")
 }
@@ -238,6 +238,18 @@ pub(super) fn put_fixed(
     out.extend_from_slice(text.as_bytes());
     out.resize(out.len() + fill, 0);
     Ok(())
+}
+
+/// As much of the text as fits an array of fixed length with a NUL, cut between characters, filled with NULs.
+pub(super) fn put_cut(out: &mut Vec<u8>, text: &str, len: usize) {
+    let end = out.len().saturating_add(len);
+    out.extend_from_slice(cut(text, len.saturating_sub(1)).as_bytes());
+    out.resize(end, 0);
+}
+
+/// At most so many bytes of the text, cut between characters.
+pub(super) fn cut(text: &str, max_len: usize) -> &str {
+    text.get(..text.floor_char_boundary(max_len)).unwrap_or(text)
 }
 
 #[cfg(test)]

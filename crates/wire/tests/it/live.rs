@@ -10,7 +10,7 @@ use wire::live::{
 };
 
 /// Recordings of real producers and relays, one folder each.
-fn recordings() -> Vec<PathBuf> {
+pub(crate) fn recordings() -> Vec<PathBuf> {
     let Some(shared) = testkit::shared_dir() else {
         testkit::skip("recorded streams are not on this machine");
         return Vec::new();
@@ -249,7 +249,10 @@ fn announced_lengths_are_checked_before_anything_is_read() {
 fn unknown_commands_are_named() {
     let mut header = [0; COMMAND_HEADER_LEN];
     header[19] = 99;
-    assert_eq!(CommandHeader::decode(&header), Err(Error::UnknownCommand { number: 99 }));
+    assert_eq!(
+        CommandHeader::decode(&header),
+        Err(Error::UnknownCommand { number: 99, offset: 16 })
+    );
 }
 
 #[test]

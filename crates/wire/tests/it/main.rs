@@ -1,8 +1,11 @@
 //! Tests of the wire codecs against recorded byte streams and damaged input.
 #![expect(
     clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     reason = "a test that fails here fails"
 )]
 
 mod live;
+mod viewer;
+mod viewer_peer;

@@ -48,8 +48,8 @@ impl<'a> Lexer<'a> {
         let token = match rest.first() {
             None => Token::End,
             Some(b'0'..=b'9') => Token::Number(self.number()?),
-            Some(b'"') => Token::Text(self.quoted(1)?),
-            Some(b'L') if rest.get(1) == Some(&b'"') => Token::Text(self.quoted(2)?),
+            Some(b'"' | b'\'') => Token::Text(self.quoted(1)?),
+            Some(b'L') if matches!(rest.get(1), Some(b'"' | b'\'')) => Token::Text(self.quoted(2)?),
             Some(byte) if is_word(*byte) => Token::Word(self.word()),
             Some(byte) => {
                 let sign = SIGNS.into_iter().find(|sign| rest.starts_with(sign.as_bytes()));
@@ -105,12 +105,15 @@ impl<'a> Lexer<'a> {
         digits.and_then(|digits| u64::from_str_radix(digits, radix).ok()).ok_or(wrong)
     }
 
+    /// A text or, between single quotes, a character literal, which stands for the text of its characters. The last
+    /// byte of the prefix is the quote.
     fn quoted(&mut self, prefix: usize) -> Result<&'a [u8], Problem> {
-        let inside = self.rest().get(prefix..).unwrap_or(&[]);
+        let (opening, inside) = self.rest().split_at_checked(prefix).unwrap_or_default();
+        let quote = opening.last();
         let mut escaped = false;
         for (len, byte) in inside.iter().enumerate() {
             match byte {
-                b'"' if !escaped => {
+                end if Some(end) == quote && !escaped => {
                     self.at += prefix + len + 1;
                     return Ok(inside.get(..len).unwrap_or(&[]));
                 }
@@ -233,6 +236,10 @@ mod tests {
         check("1...07", &[Number(1), Sign("..."), Number(7)]);
         check("0b101 -18446744073709551615", &[Number(5), Sign("-"), Number(u64::MAX)]);
         check(r#""a\"b" L"c""#, &[Text(br#"a\"b"#), Text(b"c")]);
+        check(
+            r#"'a' '\'"' L'bc' "it's""#,
+            &[Text(b"a"), Text(br#"\'""#), Text(b"bc"), Text(b"it's")],
+        );
         check("// one \\\n still\ntwo", &[Word("two")]);
         check("a\r\n\x0b\x0cb", &[Word("a"), Word("b")]);
     }
@@ -242,6 +249,7 @@ mod tests {
         let check = |text, at, problem| assert_eq!(tokens(text), Err((at, problem)), "{text}");
         check("a /* b", 2, TextProblem::Unfinished("a comment"));
         check("ab \"c", 3, TextProblem::Unfinished("a text"));
+        check("ab 'c\"", 3, TextProblem::Unfinished("a text"));
         check("08", 0, TextProblem::Literal("integer"));
         check(" 0x", 1, TextProblem::Literal("integer"));
         check("12ab", 0, TextProblem::Literal("integer"));

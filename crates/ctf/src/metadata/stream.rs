@@ -242,6 +242,8 @@ enum Place {
     BlockCommentStar,
     Text,
     TextEscape,
+    Character,
+    CharacterEscape,
 }
 
 impl Scan {
@@ -259,12 +261,13 @@ impl Scan {
             (Place::Slash, b'*') => Place::BlockComment,
             (Place::Code, b'/') if !is_json => Place::Slash,
             (Place::Code | Place::Slash, b'"') => Place::Text,
+            (Place::Code | Place::Slash, b'\'') if !is_json => Place::Character,
             (Place::Code | Place::Slash, _) => {
                 self.code(byte, is_json);
                 Place::Code
             }
             (Place::LineComment, b'\n') => Place::Code,
-            (Place::LineComment, b'\\') => Place::LineCommentEscape,
+            (Place::LineComment | Place::LineCommentEscape, b'\\') => Place::LineCommentEscape,
             (Place::LineComment | Place::LineCommentEscape, _) => Place::LineComment,
             (Place::BlockCommentStar, b'/') => Place::Code,
             (Place::BlockComment | Place::BlockCommentStar, b'*') => Place::BlockCommentStar,
@@ -272,6 +275,9 @@ impl Scan {
             (Place::Text, b'"') => Place::Code,
             (Place::Text, b'\\') => Place::TextEscape,
             (Place::Text | Place::TextEscape, _) => Place::Text,
+            (Place::Character, b'\'') => Place::Code,
+            (Place::Character, b'\\') => Place::CharacterEscape,
+            (Place::Character | Place::CharacterEscape, _) => Place::Character,
         }
     }
 
@@ -306,6 +312,8 @@ mod tests {
             "a /* ; */ // ;\n \"; \\\" ;\" ;"
         );
         assert_eq!(whole("// \\\n ;"), "");
+        assert_eq!(whole("// \\\\\n ;"), "");
+        assert_eq!(whole("a '\"'; ';\\';"), "a '\"';");
         assert_eq!(whole("a / ; ;"), "a / ; ;");
         assert_eq!(whole("/***/;"), "/***/;");
         assert_eq!(whole("\u{1e}{\"a\": \"}\"}\u{1e}{"), "\u{1e}{\"a\": \"}\"}");

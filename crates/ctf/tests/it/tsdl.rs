@@ -79,6 +79,19 @@ fn refused(fields: &str, expected: &str) {
 }
 
 #[test]
+fn a_character_literal_is_a_text() {
+    let metadata = "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; }; env { x = 'a'; y = '\\''; };
+        typealias integer { size = 8; } := u8;
+        event { name = 'e'; fields := struct { enum : u8 { 'A', B } x; }; };";
+    let trace = TraceClass::parse(metadata.as_bytes()).expect("right");
+    let text = |name| trace.env(name).and_then(|value| value.as_str());
+    assert_eq!((text("x"), text("y")), (Some("a"), Some("'")));
+    assert_eq!(trace.event_record_classes()[0].name(), "e");
+    let number = metadata.replace("'A', B", "A = 'a'");
+    assert!(TraceClass::parse(number.as_bytes()).is_err(), "a text is no number");
+}
+
+#[test]
 fn a_length_inside_an_array_is_that_of_the_current_element() {
     let expected = ["s( ( n=1 a( =7 ) ) ( n=2 a( =8 =9 ) ) )", "s( ( n=0 a( ) ) ( n=1 a( =5 ) ) )"];
     for path in ["n", "s.n", "event.fields.s.n"] {

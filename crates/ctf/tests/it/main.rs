@@ -3,7 +3,6 @@
 #![expect(clippy::indexing_slicing, reason = "a test that reaches beyond its data should fail")]
 
 mod conformance;
-mod conformance2;
 mod ctf2;
 mod examples;
 mod filter;

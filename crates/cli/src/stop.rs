@@ -1,5 +1,9 @@
 //! Being told to end.
 
+use std::process;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -26,4 +30,25 @@ impl Stop {
             _ = self.terminate.recv() => {}
         }
     }
+}
+
+/// For those without a runtime: something is received at the first signal; a second one ends the process at once.
+pub(crate) fn on_signal() -> anyhow::Result<Receiver<()>> {
+    let (sender, receiver) = mpsc::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let mut stop = runtime.block_on(async { Stop::listen() })?;
+    thread::spawn(move || {
+        runtime.block_on(async {
+            stop.asked().await;
+            // When nobody listens any more, the process is ending already.
+            if sender.send(()).is_ok() {
+                stop.asked().await;
+                process::exit(130);
+            }
+        });
+    });
+    Ok(receiver)
 }

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ctf::writer::{
-    ArrayClass, EventClass, EventHeader, Field, FieldClass, FloatClass, IntClass, Key, Length,
-    Mapping, OptionalClass, PacketContext, StreamClass, Structure, TraceClass, VarIntClass,
-    VariantClass,
+    ArrayClass, ClassError, ClassProblem, EventClass, EventHeader, Field, FieldClass, FloatClass,
+    IntClass, Key, Length, MAX_DEPTH, Mapping, OptionalClass, PacketContext, StreamClass,
+    Structure, TraceClass, VarIntClass, VariantClass,
 };
 use ctf::{
     Base, ByteOrder, ClockClass, ClockOrigin, CtfVersion, Encoding, FieldClassKind, FieldKey,
@@ -43,7 +43,13 @@ pub(crate) struct Notes(BTreeMap<&'static str, u64>);
 
 impl Notes {
     fn add(&mut self, what: &'static str) {
-        *self.0.entry(what).or_default() += 1;
+        self.add_each(what, 1);
+    }
+
+    fn add_each(&mut self, what: &'static str, count: u64) {
+        if count > 0 {
+            *self.0.entry(what).or_default() += count;
+        }
     }
 
     /// One line for each kind.
@@ -71,7 +77,17 @@ pub(crate) struct Mapped {
 }
 
 /// Maps all classes of a trace.
-pub(crate) fn map(source: &ctf::TraceClass, version: CtfVersion) -> Mapped {
+///
+/// # Errors
+/// [`ClassProblem::Depth`], before anything walks down so deep.
+pub(crate) fn map(source: &ctf::TraceClass, version: CtfVersion) -> Result<Mapped, ClassError> {
+    for stream in source.stream_classes() {
+        let owner = format!("stream class {}", stream.id());
+        check_depth(&owner, [stream.packet_context_class(), stream.event_context_class()])?;
+    }
+    for event in source.event_record_classes() {
+        check_depth(event.name(), [event.context_class(), event.payload_class()])?;
+    }
     let mut notes = Notes::default();
     let mut class = TraceClass::new(version, Vec::new());
     (class.uuid, class.byte_order) = (source.uuid(), source.byte_order());
@@ -79,6 +95,10 @@ pub(crate) fn map(source: &ctf::TraceClass, version: CtfVersion) -> Mapped {
     class.environment = environment(source, version, &mut notes);
     class.clocks = clocks(source, version, &mut notes);
     class.instance_ids = has_role(source.packet_header_class(), Role::StreamInstanceId);
+    notes.add_each(
+        "a packet header member that says nothing of its packet is left out",
+        without_role(source.packet_header_class()),
+    );
     let mut streams = Vec::new();
     let mut events = vec![Default::default(); source.event_record_classes().len()];
     for stream in source.stream_classes() {
@@ -87,7 +107,24 @@ pub(crate) fn map(source: &ctf::TraceClass, version: CtfVersion) -> Mapped {
         class.streams.push(mapped);
         streams.push(extras);
     }
-    Mapped { class, streams, events, notes }
+    Ok(Mapped { class, streams, events, notes })
+}
+
+/// Refuses fields that are nested deeper than the writer takes them.
+fn check_depth(owner: &str, roots: [Option<Source<'_>>; 2]) -> Result<(), ClassError> {
+    let limit = MAX_DEPTH;
+    let mut open: Vec<(Source<'_>, usize)> =
+        roots.into_iter().flatten().map(|root| (root, 0)).collect();
+    while let Some((class, depth)) = open.pop() {
+        if depth > limit {
+            return Err(ClassError {
+                place: owner.to_owned(),
+                problem: ClassProblem::Depth { limit },
+            });
+        }
+        open.extend(class.children().map(|child| (child, depth + 1)));
+    }
+    Ok(())
 }
 
 fn has_role(class: Option<Source<'_>>, role: Role) -> bool {
@@ -100,6 +137,22 @@ fn has_role(class: Option<Source<'_>>, role: Role) -> bool {
     }
     false
 }
+
+/// How many fields have neither a role nor others that refer to them: the writer's headers have no place for these.
+fn without_role(class: Option<Source<'_>>) -> u64 {
+    let mut open: Vec<Source<'_>> = class.into_iter().collect();
+    let mut count = 0;
+    while let Some(class) = open.pop() {
+        let inside = open.len();
+        open.extend(class.children());
+        let is_scalar = open.len() == inside && !matches!(class.kind(), FieldClassKind::Structure);
+        count += u64::from(is_scalar && class.role().is_none() && class.key().is_none());
+    }
+    count
+}
+
+/// What CTF 1.8 has no place for, of anything with a name beyond its trace.
+const NO_NAMESPACE: &str = "a namespace, uid or name of a stream class is left out";
 
 fn trace_identity(source: &ctf::TraceClass, version: CtfVersion, notes: &mut Notes) -> Identity {
     let known = source.identity();
@@ -143,7 +196,14 @@ fn clocks(source: &ctf::TraceClass, version: CtfVersion, notes: &mut Notes) -> V
             CtfVersion::V1_8 => {
                 clock.name = names.take(&clock.name, &clock.name, notes);
                 let uid = clock.uid.take();
-                clock.uuid = clock.uuid.or_else(|| Uuid::parse(&uid?));
+                let parsed = uid.as_deref().and_then(Uuid::parse);
+                if clock.namespace.is_some() || uid.is_some() && parsed.is_none() {
+                    notes.add(NO_NAMESPACE);
+                }
+                clock.uuid = clock.uuid.or(parsed);
+                if clock.accuracy.take().is_some() {
+                    notes.add("the accuracy of a clock is left out");
+                }
                 if matches!(clock.origin, ClockOrigin::Custom { .. }) {
                     notes.add("the origin of a clock is left out");
                 }
@@ -174,7 +234,21 @@ fn stream_class(
         source.clock_classes().iter().position(|other| std::ptr::eq(other, clock))
     });
     let packet = stream.packet_context_class();
+    let mut packet_context = PacketContext {
+        sequence_numbers: has_role(packet, Role::SequenceNumber),
+        discarded_bits: stream.discarded_counter_bits(),
+        members: Structure::default(),
+    };
+    mapper.reserved = packet_context.own_names(clock.is_some());
     let (members, packet_extras) = mapper.scope(Scope::PacketContext, packet);
+    packet_context.members = members.unwrap_or_default();
+    mapper.notes.add_each(
+        "an event record header member beyond id and time is left out",
+        without_role(stream.event_header_class()),
+    );
+    if mapper.is_old() && *stream.identity() != Identity::default() {
+        mapper.notes.add(NO_NAMESPACE);
+    }
     let (context, common_extras) =
         mapper.scope(Scope::EventCommonContext, stream.event_context_class());
     let shared = mapper.keys.clone();
@@ -188,6 +262,10 @@ fn stream_class(
         let position = usize::try_from(event.index()).unwrap_or(usize::MAX);
         if let Some(slot) = extras.get_mut(position) {
             *slot = [context_extras, payload_extras];
+        }
+        let Identity { namespace, uid, .. } = event.identity();
+        if mapper.is_old() && (namespace.is_some() || uid.is_some()) {
+            mapper.notes.add(NO_NAMESPACE);
         }
         let log_level = event.log_level();
         if mapper.version == CtfVersion::V2 && log_level.is_some_and(|l| !(0..15).contains(&l)) {
@@ -209,11 +287,7 @@ fn stream_class(
         identity: stream.identity().clone(),
         clock,
         header: EventHeader::suited_to(highest, clock.is_some()),
-        packet: PacketContext {
-            sequence_numbers: has_role(packet, Role::SequenceNumber),
-            discarded_bits: stream.discarded_counter_bits(),
-            members: members.unwrap_or_default(),
-        },
+        packet: packet_context,
         context,
         events,
     };
@@ -239,6 +313,8 @@ struct Mapper<'n> {
     keys: HashMap<FieldKey, Keyed>,
     next_key: u32,
     scope: Scope,
+    /// Names in the packet context that are the writer's own.
+    reserved: Vec<&'static str>,
     around: Vec<u32>,
     extras: Extras,
 }
@@ -252,6 +328,7 @@ impl<'n> Mapper<'n> {
             keys: HashMap::new(),
             next_key: 0,
             scope: Scope::PacketContext,
+            reserved: Vec::new(),
             around: Vec::new(),
             extras: Vec::new(),
         }
@@ -287,6 +364,9 @@ impl<'n> Mapper<'n> {
 
     fn structure(&mut self, class: Source<'_>) -> Structure {
         let mut names = Names::new(self.version, Spelling::Member);
+        if self.scope == Scope::PacketContext && class.position() == 0 {
+            names.taken.extend(self.reserved.iter().map(|name| (*name).to_owned()));
+        }
         let mut members = Vec::new();
         let mut inner = 1;
         for child in class.children() {
@@ -570,7 +650,9 @@ impl<'n> Mapper<'n> {
         let keyed = self.reachable(selector.key()).filter(|keyed| {
             !keyed.is_truth && (!is_old || labels_choose(&names, &ranges, &keyed.mappings))
         });
-        let keyed = keyed.map(|keyed| keyed.key);
+        // CTF 2 has no options that nothing chooses; no value is of such a one.
+        let is_chosen = |ranges: &Vec<(i128, i128)>| is_old || !ranges.is_empty();
+        let keyed = keyed.filter(|_| ranges.iter().any(is_chosen)).map(|keyed| keyed.key);
         let (before, key, names, ranges) = match keyed {
             Some(key) => (None, key, names, ranges),
             None => self.own_selector(name, &children, &names),
@@ -578,6 +660,10 @@ impl<'n> Mapper<'n> {
         let mut options = Vec::with_capacity(children.len());
         for ((child, name), ranges) in children.into_iter().zip(names).zip(ranges) {
             let mapped = self.part(child);
+            if !is_old && ranges.is_empty() {
+                self.notes.add("an option that no value chooses is left out");
+                continue;
+            }
             options.push((Field::new(name, mapped), ranges));
         }
         (before, FieldClass::Variant(VariantClass { selector: key, options }))
@@ -645,12 +731,10 @@ enum Spelling {
 
 impl Spelling {
     fn allows(self, name: &str) -> bool {
-        let is_word = !name.is_empty()
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        let is_free = self == Self::Member
-            || !(name.starts_with(|first: char| first.is_ascii_digit())
-                || ctf::writer::is_tsdl_keyword(name));
-        is_word && is_free
+        match self {
+            Self::Member => ctf::writer::is_tsdl_member(name),
+            Self::Identifier | Self::Label => ctf::writer::is_tsdl_name(name),
+        }
     }
 }
 
@@ -664,6 +748,15 @@ struct Names {
 impl Names {
     fn new(version: CtfVersion, spelling: Spelling) -> Self {
         Self { version, spelling, taken: HashSet::new() }
+    }
+
+    /// Whether there is such a name; labels choose options of their name with and without an underscore in front.
+    fn is_taken(&self, name: &str) -> bool {
+        let is_label = self.spelling == Spelling::Label;
+        let bare = name.strip_prefix('_').filter(|_| is_label);
+        self.taken.contains(name)
+            || bare.is_some_and(|bare| self.taken.contains(bare))
+            || is_label && self.taken.contains(&format!("_{name}"))
     }
 
     fn take(&mut self, name: &str, spelled: &str, notes: &mut Notes) -> String {
@@ -681,12 +774,12 @@ impl Names {
                 candidate.insert(0, '_');
             }
         }
-        if self.taken.contains(&candidate) && fitting(spelled) {
+        if self.is_taken(&candidate) && fitting(spelled) {
             candidate = spelled.to_owned();
         }
         let stem = candidate.clone();
         let mut number = 2_u64;
-        while self.taken.contains(&candidate) {
+        while self.is_taken(&candidate) {
             candidate = format!("{stem}_{number}");
             number += 1;
         }

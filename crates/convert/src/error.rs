@@ -32,11 +32,14 @@ pub enum Error {
         source: Box<ctf::Error>,
     },
     /// There is something where the result should go.
-    #[error("{} is there and not empty", path.display())]
+    #[error("{} is there already and is no empty folder", path.display())]
     Exists {
         /// The place.
         path: PathBuf,
     },
+    /// It was told to stop.
+    #[error("stopped")]
+    Stopped,
     /// Classes that the target has no form for, nor anything in their place.
     #[error("{}", path.display())]
     Class {

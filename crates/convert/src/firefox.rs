@@ -7,8 +7,9 @@
 //! The format wants whole columns of each thread, so markers are kept until the end: at most [`MAX_MARKERS`], and the
 //! rest is counted. The profiler itself takes no more.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 
 use model::Timestamp;
 
@@ -21,12 +22,13 @@ pub const MAX_MARKERS: u64 = 2_000_000;
 /// Writes all event records at or below `inputs` as one profile.
 ///
 /// # Errors
-/// [`ViewerError`]: inputs that cannot be read at all, or an output that cannot be written.
+/// [`ViewerError`]: inputs that cannot be read at all, an output that cannot be written, or a `progress`, which is told
+/// the event records so far, that says to stop.
 pub fn write<P: AsRef<std::path::Path>>(
     inputs: &[P],
     options: &ViewerOptions,
     out: &mut dyn Write,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Summary, ViewerError> {
     let mut profile = Profile::new(out);
     viewer::run(inputs, options, &mut profile, progress)
@@ -58,6 +60,13 @@ struct Thread {
 }
 
 impl Thread {
+    /// Of a CPU: ends the marker of what runs on it.
+    fn stop_running(&mut self, at: Timestamp) {
+        if let Some((name, begin, data)) = self.open.pop() {
+            self.markers.push(Marker { name, begin, end: Some(at), category: RUNNING, data });
+        }
+    }
+
     fn text(&mut self, text: &str) -> usize {
         if let Some(&known) = self.by_text.get(text) {
             return known;
@@ -74,15 +83,24 @@ struct Profile<'o> {
     /// As the scene's rows.
     lanes: Vec<Thread>,
     /// By CPU: what ran on it, and what runs.
-    cpus: Vec<(u64, Thread)>,
+    cpus: BTreeMap<u64, Thread>,
     markers: u64,
     left_out: u64,
     first: Option<Timestamp>,
+    last: Timestamp,
 }
 
 impl<'o> Profile<'o> {
     fn new(out: &'o mut dyn Write) -> Self {
-        Self { out, lanes: Vec::new(), cpus: Vec::new(), markers: 0, left_out: 0, first: None }
+        Self {
+            out,
+            lanes: Vec::new(),
+            cpus: BTreeMap::new(),
+            markers: 0,
+            left_out: 0,
+            first: None,
+            last: Timestamp::MIN,
+        }
     }
 
     fn has_room(&mut self) -> bool {
@@ -95,16 +113,8 @@ impl<'o> Profile<'o> {
         if !self.has_room() {
             return;
         }
-        let position = self.cpus.iter().position(|(known, _)| *known == cpu);
-        let position = position.unwrap_or_else(|| {
-            self.cpus.push((cpu, Thread::default()));
-            self.cpus.len() - 1
-        });
-        let Some((_, thread)) = self.cpus.get_mut(position) else { return };
-        if let Some((name, begin, data)) = thread.open.pop() {
-            let end = Some(at);
-            thread.markers.push(Marker { name, begin, end, category: RUNNING, data });
-        }
+        let thread = self.cpus.entry(cpu).or_default();
+        thread.stop_running(at);
         // Idle CPUs show nothing.
         if switch.next_tid != 0 {
             let name = thread.text(&switch.next_comm);
@@ -122,6 +132,7 @@ impl Canvas for Profile<'_> {
 
     fn mark(&mut self, at: Timestamp, mark: Mark<'_>, lanes: &[Lane]) -> io::Result<()> {
         self.first = Some(self.first.map_or(at, |first| first.min(at)));
+        self.last = self.last.max(at);
         self.lanes.resize_with(lanes.len(), Thread::default);
         match mark {
             Mark::Lane(_) => {}
@@ -184,7 +195,8 @@ impl viewer::Viewer for Profile<'_> {
             self.out.write_all(separator(&mut is_first))?;
             row.write(thread, self.out)?;
         }
-        for (cpu, thread) in &self.cpus {
+        for (cpu, thread) in &mut self.cpus {
+            thread.stop_running(self.last);
             let name = format!("CPU {cpu}");
             let tid = i64::try_from(*cpu).unwrap_or(i64::MAX);
             let row = Row { name: &name, process: Some("CPUs"), pid: 0, tid, first };

@@ -8,13 +8,14 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctf::index::IndexVersion;
 use ctf::packet::EventReader;
 use ctf::writer::{Appended, OpenPacket, PacketStart, Schema, SealedPacket, WriteError};
-use ctf::{CtfVersion, Scope, TraceClass};
+use ctf::{ClockClass, CtfVersion, Scope, TraceClass};
 use model::{TimeRange, Timestamp};
 use tracedir::{MAX_METADATA_BYTES, MAX_PACKET_BYTES, TraceFolder, discover};
 
@@ -64,19 +65,19 @@ impl Report {
 }
 
 /// Converts all traces at or below `inputs` into the folder `out`, which is made whole or not at all: it appears when
-/// everything is written. `progress` is told the bytes of streams that are done, and of all.
+/// everything is written. `progress` is told the bytes of streams that are done, and of all, and says whether to go on.
 ///
 /// Of one input, the folders below it are laid out below `out` as they are; of several, each gets a folder of its
 /// name.
 ///
 /// # Errors
-/// [`Error`]: unreadable metadata, an `out` that is not empty, or files that cannot be read or written. Damage inside
-/// of streams is no error, but in the report.
+/// [`Error`]: unreadable metadata, an `out` that is not empty, files that cannot be read or written, or a `progress` that
+/// says to stop. Damage inside of streams is no error, but in the report.
 pub fn convert_ctf<P: AsRef<Path>>(
     inputs: &[P],
     out: &Path,
     options: &Options,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Report, Error> {
     let tasks = tasks(inputs)?;
     let partial = Partial::new(out)?;
@@ -148,6 +149,10 @@ struct Partial {
 
 impl Partial {
     fn new(target: &Path) -> Result<Self, Error> {
+        // A link to an empty folder would not give way.
+        if target.is_symlink() {
+            return Err(Error::Exists { path: target.to_owned() });
+        }
         match fs::read_dir(target) {
             Ok(mut entries) => {
                 if entries.next().is_some() {
@@ -191,7 +196,7 @@ struct Job<'j> {
     notes: Notes,
     done_bytes: u64,
     total_bytes: u64,
-    progress: &'j mut dyn FnMut(u64, u64),
+    progress: &'j mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 }
 
 /// A stream file that is being written, with its index.
@@ -255,10 +260,11 @@ impl Job<'_> {
         let class = TraceClass::parse(&bytes)
             .map_err(|error| Error::Metadata { path, source: Box::new(error) })?;
         let class = Arc::new(class);
-        let Mapped { class: mapped, streams, events, notes } = map(&class, self.options.version);
+        let refused = |error| Error::Class { path: folder.path.clone(), source: Box::new(error) };
+        let Mapped { class: mapped, streams, events, notes } =
+            map(&class, self.options.version).map_err(refused)?;
         self.notes.join(&notes);
-        let schema = Schema::new(mapped)
-            .map_err(|error| Error::Class { path: folder.path.clone(), source: Box::new(error) })?;
+        let schema = Schema::new(mapped).map_err(refused)?;
         fs::create_dir_all(target).map_err(Error::io(Action::Write, target))?;
         let metadata = target.join("metadata");
         fs::write(&metadata, schema.metadata()).map_err(Error::io(Action::Write, &metadata))?;
@@ -298,7 +304,8 @@ struct StreamJob<'s, 'j> {
 
 impl<'s> StreamJob<'s, '_> {
     fn run(&mut self, packets: &PacketFile<'_>) -> Result<(), Error> {
-        let read = |error| Error::io(Action::Read, self.path)(error);
+        let path = self.path;
+        let read = |error| Error::io(Action::Read, path)(error);
         let mut reader = None;
         let mut next = packets.head(0).map_err(read)?;
         let mut offset = 0;
@@ -311,33 +318,33 @@ impl<'s> StreamJob<'s, '_> {
                 }
             };
             offset = head.offset + head.len.max(1);
-            next = packets.head(offset).map_err(Error::io(Action::Read, self.path))?;
+            next = packets.head(offset).map_err(read)?;
             let follower = next.as_ref().and_then(|next| next.as_ref().ok());
-            match packets
-                .events(&head, reader.take())
-                .map_err(Error::io(Action::Read, self.path))?
-            {
-                Err(cause) => self.job.report.damage(self.path, head.offset, cause),
-                Ok(opened) => match self.place(&opened, &head, follower) {
-                    Place::Inside(bounds) => {
-                        let mut opened = opened;
-                        self.packet(&mut opened, &head, bounds)?;
-                        reader = Some(opened);
+            match self.place(packets.clock(&head), &head, follower) {
+                Place::Inside(bounds) => {
+                    match packets.events(&head, reader.take()).map_err(read)? {
+                        Err(cause) => self.job.report.damage(self.path, head.offset, cause),
+                        Ok(mut opened) => {
+                            self.packet(&mut opened, &head, bounds)?;
+                            reader = Some(opened);
+                        }
                     }
-                    Place::Before => reader = Some(opened),
-                    Place::After => break,
-                },
+                }
+                Place::Before => {}
+                Place::After => break,
             }
             self.job.done_bytes += head.len;
-            (self.job.progress)(self.job.done_bytes, self.job.total_bytes);
+            if (self.job.progress)(self.job.done_bytes, self.job.total_bytes).is_break() {
+                return Err(Error::Stopped);
+            }
         }
         Ok(())
     }
 
     /// Where a packet lies to the range: by its bounds, which are advice. A packet in front is left out when the
     /// next one begins in front, too: a tracer's known fault is an end that is too early.
-    fn place(&self, reader: &EventReader<Vec<u8>>, head: &Head, follower: Option<&Head>) -> Place {
-        let Some(clock) = reader.clock_class() else { return Place::Inside(None) };
+    fn place(&self, clock: Option<&ClockClass>, head: &Head, follower: Option<&Head>) -> Place {
+        let Some(clock) = clock else { return Place::Inside(None) };
         let range = &self.job.options.range;
         let time = |cycles: Option<u64>| clock.to_ns(cycles?).ok().map(Timestamp::from_nanos);
         let begins = time(head.info.begin);
@@ -369,6 +376,7 @@ impl<'s> StreamJob<'s, '_> {
         };
         self.has_clock &= reader.clock_class().is_some();
         let (first, last) = bounds.unwrap_or((0, u64::MAX));
+        let [_, common] = self.stream_extras(head.info.stream_class_id);
         let mut open: Option<OpenPacket<'s>> = None;
         let mut latest = None;
         loop {
@@ -392,7 +400,7 @@ impl<'s> StreamJob<'s, '_> {
             }
             let Some(event) = reader.event() else { break };
             let Some(packet) = &mut open else { break };
-            self.append(packet, &event, time).map_err(refused)?;
+            self.append(packet, &event, common, time).map_err(refused)?;
             latest = Some(latest.unwrap_or(0).max(time));
             self.job.report.events += 1;
         }
@@ -444,11 +452,11 @@ impl<'s> StreamJob<'s, '_> {
         &self,
         packet: &mut OpenPacket<'_>,
         event: &ctf::EventRecord<'_>,
+        common: &[Extra],
         time: u64,
     ) -> Result<(), WriteError> {
         let version = self.job.options.version;
         let class = event.class();
-        let [_, common] = self.stream_extras(class.stream_class_id());
         let position = usize::try_from(class.index()).unwrap_or(usize::MAX);
         let [specific, payload] = self
             .events
@@ -480,11 +488,11 @@ impl<'s> StreamJob<'s, '_> {
         }
     }
 
-    fn stream_extras(&self, id: u64) -> [&[Extra]; 2] {
+    fn stream_extras(&self, id: u64) -> [&'s [Extra]; 2] {
         let streams = &self.schema.class().streams;
         let position = streams.iter().position(|stream| stream.id == id);
         let extras = position.and_then(|position| self.streams.get(position));
-        extras.map_or([&[]; 2], |all| all.each_ref().map(Vec::as_slice))
+        extras.map_or([&[] as &[Extra]; 2], |all| all.each_ref().map(Vec::as_slice))
     }
 }
 

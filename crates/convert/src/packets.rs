@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use ctf::TraceClass;
 use ctf::packet::{EventReader, Outcome, PacketInfo, decode_packet_header};
+use ctf::{ClockClass, TraceClass};
 use tracedir::MAX_PACKET_BYTES;
 
 use crate::error::Cause;
@@ -61,6 +61,11 @@ impl<'c> PacketFile<'c> {
             };
             return Ok(Some(head));
         }
+    }
+
+    /// The clock of the packet's stream class.
+    pub(crate) fn clock(&self, head: &Head) -> Option<&'c ClockClass> {
+        self.class.clock_of(self.class.stream_class(head.info.stream_class_id)?)
     }
 
     /// A reader of the packet's event records, made of `before` when there is one.

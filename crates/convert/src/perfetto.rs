@@ -14,6 +14,7 @@
 //! Source: `protos/perfetto/trace/perfetto_trace.proto` of google/perfetto. Times are nanoseconds since the epoch.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 
 use model::Timestamp;
 
@@ -23,12 +24,13 @@ use crate::viewer::{self, Summary, ViewerError, ViewerOptions};
 /// Writes all event records at or below `inputs` as one Perfetto trace.
 ///
 /// # Errors
-/// [`ViewerError`]: inputs that cannot be read at all, or an output that cannot be written.
+/// [`ViewerError`]: inputs that cannot be read at all, an output that cannot be written, or a `progress`, which is told
+/// the event records so far, that says to stop.
 pub fn write<P: AsRef<std::path::Path>>(
     inputs: &[P],
     options: &ViewerOptions,
     out: &mut dyn Write,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Summary, ViewerError> {
     let mut writer = Writer { out, message: Vec::new() };
     viewer::run(inputs, options, &mut writer, progress)

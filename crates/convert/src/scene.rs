@@ -18,8 +18,10 @@ use ctf::{EventRecord, Field, Scope, Shape, Value, Visitor};
 use model::Timestamp;
 use tracedir::Event;
 
-/// The most threads that are told apart; event records of further ones are shown by CPU.
-const MAX_THREADS: usize = 1 << 18;
+/// The most rows; event records of further threads, CPUs and processes are shown in one row more.
+const MAX_LANES: usize = 1 << 18;
+/// The name of that row.
+const FURTHER: &str = "further threads";
 /// The deepest nesting of spans; deeper ones are instants.
 const MAX_OPEN_SPANS: usize = 128;
 /// The most arguments of one event record; and the longest text of one, in bytes.
@@ -137,7 +139,10 @@ impl Scene {
         if let Some(switch) = Switch::of(record)
             && let Some(cpu) = record.cpu_id()
         {
-            self.running.insert((host.clone(), cpu), switch.next_tid);
+            let place = (host.clone(), cpu);
+            if self.running.len() < MAX_LANES || self.running.contains_key(&place) {
+                self.running.insert(place, switch.next_tid);
+            }
             let next = LaneKey::Thread { host, tid: switch.next_tid };
             self.lane(next, None, Some(&switch.next_comm), at, canvas)?;
             return canvas.mark(at, Mark::Switch { cpu, switch: &switch }, &self.lanes);
@@ -217,6 +222,11 @@ impl Scene {
         at: Timestamp,
         canvas: &mut C,
     ) -> Result<LaneId, C::Error> {
+        let is_full = self.lanes.len() >= MAX_LANES && !self.by_key.contains_key(&key);
+        let (key, pid, comm) = match is_full {
+            true => (LaneKey::Process { host: None, pid: 0 }, None, Some(FURTHER)),
+            false => (key, pid, comm),
+        };
         // The idle threads of all CPUs have the id 0; they are one row.
         if let Some(&id) = self.by_key.get(&key) {
             let Some(lane) = self.lanes.get_mut(id) else { return Ok(id) };
@@ -232,12 +242,6 @@ impl Scene {
             canvas.mark(at, Mark::Lane(id), &self.lanes)?;
             return Ok(id);
         }
-        let key = match key {
-            LaneKey::Thread { host, .. } if self.lanes.len() >= MAX_THREADS => {
-                LaneKey::Process { host, pid: 0 }
-            }
-            key => key,
-        };
         let (known, name) = match &key {
             LaneKey::Thread { tid, .. } => (*tid, format!("thread {tid}")),
             LaneKey::Cpu { cpu, .. } => (0, format!("CPU {cpu}")),

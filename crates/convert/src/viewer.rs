@@ -1,6 +1,7 @@
 //! Reads a recording in order of time for a viewer's format.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use model::{TimeRange, Timestamp};
@@ -27,6 +28,8 @@ pub struct Summary {
     pub lost: u64,
     /// What could not be read, one line each: the first [`tracedir::Findings::KEPT`].
     pub unreadable: Vec<String>,
+    /// How much more could not be read.
+    pub more_unreadable: u64,
 }
 
 /// Why a recording is not shown.
@@ -39,6 +42,9 @@ pub enum ViewerError {
     /// The output cannot be written.
     #[error("cannot write the output")]
     Write(#[from] io::Error),
+    /// It was told to stop.
+    #[error("stopped")]
+    Stopped,
 }
 
 impl From<tracedir::Error> for ViewerError {
@@ -57,7 +63,7 @@ pub(crate) fn run<P: AsRef<Path>>(
     inputs: &[P],
     options: &ViewerOptions,
     viewer: &mut impl Viewer,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Summary, ViewerError> {
     let recording = Recording::open(inputs)?;
     let mut merged = recording.merged_with(options.range, PacketEnds::Passed);
@@ -70,14 +76,19 @@ pub(crate) fn run<P: AsRef<Path>>(
                 scene.event(&event, viewer)?;
                 last = last.max(event.timestamp);
                 summary.events += 1;
-                progress(summary.events);
+                if progress(summary.events).is_break() {
+                    return Err(ViewerError::Stopped);
+                }
             }
             Item::Loss(loss) => summary.lost = summary.lost.saturating_add(loss.count),
         }
     }
     scene.finish(last, viewer)?;
     summary.left_out = viewer.finish(&scene)?;
-    let findings = recording.findings().kept().iter().chain(merged.findings().kept());
-    summary.unreadable = findings.map(ToString::to_string).collect();
+    let findings = [recording.findings(), merged.findings()];
+    summary.unreadable =
+        findings.iter().flat_map(|found| found.kept()).map(ToString::to_string).collect();
+    summary.more_unreadable =
+        findings.iter().fold(0, |more, found| more.saturating_add(found.more()));
     Ok(summary)
 }

@@ -1,6 +1,7 @@
 //! CTF 1.8 and CTF 2 into each other.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use convert::{Error, Options, Report, convert_ctf};
@@ -11,7 +12,7 @@ use crate::support::{modern, read, recorded};
 
 fn convert(from: &Path, to: &Path, version: CtfVersion, range: TimeRange) -> Report {
     let options = Options { version, range };
-    convert_ctf(&[from], to, &options, &mut |_, _| {}).expect("it converts")
+    convert_ctf(&[from], to, &options, &mut |_, _| ControlFlow::Continue(())).expect("it converts")
 }
 
 #[test]
@@ -100,12 +101,14 @@ fn nothing_is_overwritten_and_a_failure_leaves_nothing_behind() {
     let out = tempfile::tempdir().expect("a folder");
     let options = Options { version: CtfVersion::V2, range: TimeRange::ALL };
     fs::write(out.path().join("kept"), b"kept").expect("written");
-    let there = convert_ctf(&[trace.path()], out.path(), &options, &mut |_, _| {});
+    let there =
+        convert_ctf(&[trace.path()], out.path(), &options, &mut |_, _| ControlFlow::Continue(()));
     assert!(matches!(there, Err(Error::Exists { .. })), "{there:?}");
 
     fs::write(trace.path().join("metadata"), b"no metadata").expect("written");
     let target = out.path().join("new");
-    let failed = convert_ctf(&[trace.path()], &target, &options, &mut |_, _| {});
+    let failed =
+        convert_ctf(&[trace.path()], &target, &options, &mut |_, _| ControlFlow::Continue(()));
     assert!(matches!(failed, Err(Error::Metadata { .. })), "{failed:?}");
     let left: Vec<_> = fs::read_dir(out.path()).expect("a folder").collect();
     assert_eq!(left.len(), 1);

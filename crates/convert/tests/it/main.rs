@@ -2,6 +2,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "a test that reaches beyond its data should fail")]
 
+mod conformance;
 mod ctf;
 mod support;
 mod viewers;

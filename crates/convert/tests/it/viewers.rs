@@ -1,6 +1,7 @@
 //! Perfetto's and the Firefox Profiler's formats: decoded again by other means than the writer's.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
 
 use convert::ViewerOptions;
 use model::TimeRange;
@@ -80,7 +81,8 @@ fn a_perfetto_trace_has_a_track_for_each_thread_and_spans_that_nest() {
     let Some(path) = recorded("kernel-uneven-1cpu") else { return };
     let mut bytes = Vec::new();
     let summary =
-        convert::perfetto::write(&[path], &ALL, &mut bytes, &mut |_| {}).expect("written");
+        convert::perfetto::write(&[path], &ALL, &mut bytes, &mut |_| ControlFlow::Continue(()))
+            .expect("written");
     let (mut threads, mut depths) = (HashMap::new(), HashMap::<u64, i64>::new());
     let (mut kinds, mut switches) = (BTreeMap::<u64, u64>::new(), 0_u64);
     let mut read_calls = 0;
@@ -123,7 +125,9 @@ fn a_perfetto_trace_has_a_track_for_each_thread_and_spans_that_nest() {
 fn a_firefox_profile_has_columns_of_one_length_and_texts_that_exist() {
     let Some(path) = recorded("ust-cyg-profile") else { return };
     let mut bytes = Vec::new();
-    let summary = convert::firefox::write(&[path], &ALL, &mut bytes, &mut |_| {}).expect("written");
+    let summary =
+        convert::firefox::write(&[path], &ALL, &mut bytes, &mut |_| ControlFlow::Continue(()))
+            .expect("written");
     let profile: Value = serde_json::from_slice(&bytes).expect("JSON");
     let categories = profile["meta"]["categories"].as_array().expect("categories").len();
     let schemas = profile["meta"]["markerSchema"].as_array().expect("schemas");

@@ -154,8 +154,22 @@ pub struct PacketContext {
     pub sequence_numbers: bool,
     /// Width of the counter of discarded event records in bits; `None`: nobody counts.
     pub discarded_bits: Option<u8>,
-    /// Further members, such as `cpu_id`.
+    /// Further members, such as `cpu_id`; none is called as [`Self::own_names`] are.
     pub members: Structure,
+}
+
+impl PacketContext {
+    /// The names of the members that the writer gives values to itself: none of [`Self::members`] may have one of them.
+    #[must_use]
+    pub fn own_names(&self, has_clock: bool) -> Vec<&'static str> {
+        let mut names = vec!["content_size", "packet_size"];
+        if has_clock {
+            names.extend(["timestamp_begin", "timestamp_end"]);
+        }
+        names.extend(self.sequence_numbers.then_some("packet_seq_num"));
+        names.extend(self.discarded_bits.map(|_| "events_discarded"));
+        names
+    }
 }
 
 impl Default for PacketContext {

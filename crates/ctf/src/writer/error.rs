@@ -25,7 +25,7 @@ pub enum ClassProblem {
         what: &'static str,
     },
     /// A name that the version cannot spell.
-    #[error("the name {name:?} is not made of letters, digits and underscores")]
+    #[error("the name {name:?} cannot be spelled in TSDL")]
     Name {
         /// The name.
         name: String,

@@ -1,11 +1,12 @@
 //! Classes as a JSON text sequence (CTF 2): each fragment is one line after the record separator U+001E.
 
-use std::fmt::{self, Display, Write};
+use std::fmt::{Display, Write};
 
 use super::class::{
     EventClass, EventHeader, FieldClass, IntClass, Length, Mapping, OptionalClass, StreamClass,
     TraceClass, VariantClass,
 };
+use super::quoted::Quoted;
 use super::tree::{Kind, Target, Tree};
 use crate::class::{Base, ByteOrder, EnvValue, Identity};
 use crate::clock::{ClockClass, ClockOrigin, Uuid};
@@ -622,7 +623,7 @@ impl Json<'_> {
     }
 
     fn push_text(&mut self, value: &str) {
-        self.push(Quoted(value));
+        self.push(Quoted::json(value));
     }
 }
 
@@ -647,31 +648,5 @@ impl Members<'_, '_> {
         self.add(name, |json| {
             integer(json, &IntClass::unsigned(bits), "unsigned-", order, roles);
         });
-    }
-}
-
-struct Quoted<'a>(&'a str);
-
-impl Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for character in self.0.chars() {
-            match character {
-                '"' | '\\' => write!(f, "\\{character}")?,
-                control if u32::from(control) < 0x20 => write!(f, "\\u{:04x}", u32::from(control))?,
-                other => f.write_char(other)?,
-            }
-        }
-        f.write_char('"')
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_quoted_text_cannot_end_its_literal_early() {
-        assert_eq!(Quoted("a\"b\\c\nd\u{1e}é").to_string(), r#""a\"b\\c\u000ad\u001eé""#);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::class::{EventClass, EventHeader, StreamClass, Structure, TraceClass};
 use super::error::{ClassError, ClassProblem};
 use super::program::{Program, compile};
-use super::tree::{Tree, is_word, resolve};
+use super::tree::{Tree, is_tsdl_name, resolve};
 use super::{json, tsdl};
 use crate::class::{CtfVersion, EnvValue};
 use crate::value::Scope;
@@ -99,7 +99,7 @@ fn check_trace(class: &TraceClass) -> Result<(), ClassError> {
         if clock.frequency == 0 {
             return error(&clock.name, ClassProblem::Frequency);
         }
-        if is_old && !is_name(&clock.name) {
+        if is_old && !is_tsdl_name(&clock.name) {
             return error("clock", ClassProblem::Name { name: clock.name.clone() });
         }
         if is_old && !names.insert(&clock.name) {
@@ -109,7 +109,7 @@ fn check_trace(class: &TraceClass) -> Result<(), ClassError> {
     }
     let mut names = HashSet::new();
     for (name, value) in &class.environment {
-        if is_old && !is_name(name) {
+        if is_old && !is_tsdl_name(name) {
             return error("environment", ClassProblem::Name { name: name.clone() });
         }
         if !names.insert(name) {
@@ -130,11 +130,6 @@ fn check_trace(class: &TraceClass) -> Result<(), ClassError> {
         }
         None => Ok(()),
     }
-}
-
-/// Whether TSDL can spell a name without an underscore in front.
-fn is_name(name: &str) -> bool {
-    is_word(name) && !name.starts_with(|first: char| first.is_ascii_digit())
 }
 
 fn check_stream(class: &TraceClass, stream: &StreamClass) -> Result<(), ClassError> {
@@ -196,6 +191,7 @@ fn stream_plan(
     let mut registers = 0;
 
     let mut packet = tree(Scope::PacketContext, &stream.packet.members)?;
+    packet.refuse_names(&stream.packet.own_names(stream.clock.is_some()))?;
     resolve(&mut packet, &mut [], &mut registers)?;
     let mut common = stream
         .context

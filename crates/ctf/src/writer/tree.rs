@@ -8,14 +8,21 @@ use crate::class::CtfVersion;
 use crate::metadata::KEYWORDS;
 use crate::value::{Encoding, Scope};
 
-/// The most fields inside of each other.
-pub(super) const MAX_DEPTH: usize = 256;
+/// The most fields inside of each other that a writer takes.
+pub const MAX_DEPTH: usize = 256;
 
 /// Where a field is: its scope and its position in that scope's tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) scope: Scope,
     pub(super) node: usize,
+}
+
+/// Which fields of a compound have names: in CTF 2 options of variants need none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    Each,
+    Some,
 }
 
 /// A field class with its place among the others.
@@ -115,7 +122,7 @@ impl<'c> Tree<'c> {
         let mut align = 1;
         match kind {
             Kind::Structure(structure) => {
-                self.check_names(index, structure.members.iter())?;
+                self.check_names(index, structure.members.iter(), Named::Each)?;
                 for Field { name, class, key } in &structure.members {
                     align = self.add(name, inner(class), index, *key, depth + 1)?.max(align);
                 }
@@ -127,7 +134,8 @@ impl<'c> Tree<'c> {
                 self.add("", inner(&optional.class), index, None, depth + 1)?;
             }
             Kind::Other(FieldClass::Variant(variant)) => {
-                self.check_names(index, variant.options.iter().map(|(option, _)| option))?;
+                let options = variant.options.iter().map(|(option, _)| option);
+                self.check_names(index, options, Named::Some)?;
                 for (Field { name, class, key }, _) in &variant.options {
                     self.add(name, inner(class), index, *key, depth + 1)?;
                 }
@@ -141,11 +149,20 @@ impl<'c> Tree<'c> {
         &self,
         index: usize,
         fields: impl Iterator<Item = &'c Field>,
+        named: Named,
     ) -> Result<(), ClassError> {
         let mut seen = HashSet::new();
         for Field { name, .. } in fields {
-            let problem = if self.version == CtfVersion::V1_8 && !is_word(name) {
+            // Options are spelled as the labels that choose them.
+            let can_be_spelled = match (self.version, named) {
+                (CtfVersion::V1_8, Named::Each) => is_tsdl_member(name),
+                (CtfVersion::V1_8, Named::Some) => is_word(name),
+                (CtfVersion::V2, _) => true,
+            };
+            let problem = if !can_be_spelled {
                 ClassProblem::Name { name: name.clone() }
+            } else if named == Named::Some && name.is_empty() {
+                continue;
             } else if !seen.insert(name) {
                 ClassProblem::Duplicate { what: "the name", value: name.clone() }
             } else {
@@ -154,6 +171,19 @@ impl<'c> Tree<'c> {
             return Err(self.error(index, problem));
         }
         Ok(())
+    }
+
+    /// Refuses members of the scope itself that have one of these names.
+    pub(super) fn refuse_names(&self, names: &[&str]) -> Result<(), ClassError> {
+        let of_root = |(index, node): &(usize, &Node<'_>)| *index > 0 && node.parent == 0;
+        let mut members = self.nodes.iter().enumerate().filter(of_root);
+        match members.find(|(_, node)| names.contains(&node.name)) {
+            None => Ok(()),
+            Some((index, node)) => {
+                let value = node.name.to_owned();
+                Err(self.error(index, ClassProblem::Duplicate { what: "the name", value }))
+            }
+        }
     }
 
     /// Checks a field without what it contains; gives its own alignment.
@@ -211,7 +241,7 @@ impl<'c> Tree<'c> {
                 }
                 power_of_two(array.align)
             }
-            FieldClass::Variant(variant) => check_options(variant).map(|()| 1),
+            FieldClass::Variant(variant) => check_options(variant, self.version).map(|()| 1),
             FieldClass::Optional(_) => only_2("optional fields").map(|()| 1),
         }
     }
@@ -233,7 +263,7 @@ impl<'c> Tree<'c> {
     }
 
     fn error(&self, node: usize, problem: ClassProblem) -> ClassError {
-        ClassError { place: format!("{}: {}", self.owner, self.path(node)), problem }
+        ClassError { place: format!("{}: {}", self.owner, shortened(&self.path(node))), problem }
     }
 
     /// The scope and the names from its root to a field, with dots between.
@@ -413,8 +443,22 @@ fn take_register(node: &mut Node<'_>, next: &mut usize) {
     }
 }
 
-/// Whether a name can stand behind an underscore in TSDL.
-pub(super) fn is_word(name: &str) -> bool {
+/// A path of many names, for messages: its beginning.
+fn shortened(path: &str) -> String {
+    const KEPT: usize = 256;
+    match path.char_indices().nth(KEPT) {
+        Some((end, _)) => format!("{}…", path.get(..end).unwrap_or(path)),
+        None => path.to_owned(),
+    }
+}
+
+/// Whether TSDL can spell a name behind the underscore that members have in front.
+#[must_use]
+pub fn is_tsdl_member(name: &str) -> bool {
+    !name.is_empty() && is_tsdl_name(&format!("_{name}"))
+}
+
+fn is_word(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
@@ -436,12 +480,15 @@ fn check_mappings(mappings: &[Mapping]) -> Result<(), ClassProblem> {
     Ok(())
 }
 
-fn check_options(variant: &VariantClass) -> Result<(), ClassProblem> {
+fn check_options(variant: &VariantClass, version: CtfVersion) -> Result<(), ClassProblem> {
     let mut all: Vec<(i128, i128)> =
         variant.options.iter().flat_map(|(_, ranges)| ranges.iter().copied()).collect();
     all.sort_unstable();
     if variant.options.is_empty() {
         return Err(ClassProblem::Ranges("a variant without options"));
+    }
+    if version == CtfVersion::V2 && variant.options.iter().any(|(_, ranges)| ranges.is_empty()) {
+        return Err(ClassProblem::Ranges("an option that no value chooses"));
     }
     if all.iter().any(|(first, last)| first > last) {
         return Err(ClassProblem::Ranges("a range ends before it begins"));
@@ -457,10 +504,13 @@ pub(super) fn is_label_of(label: &str, name: &str) -> bool {
     label == name || label.strip_prefix('_') == Some(name)
 }
 
-/// Whether TSDL keeps a word for itself, so that nothing can be called by it alone.
+/// Whether TSDL can spell a name as it is, without an underscore in front: letters, digits and underscores that begin
+/// with no digit and are no keyword.
 #[must_use]
-pub fn is_tsdl_keyword(word: &str) -> bool {
-    KEYWORDS.contains(&word) || word == "volatile"
+pub fn is_tsdl_name(name: &str) -> bool {
+    let begins_with_digit = name.starts_with(|first: char| first.is_ascii_digit());
+    let is_keyword = KEYWORDS.contains(&name) || name == "volatile";
+    is_word(name) && !begins_with_digit && !is_keyword
 }
 
 /// In CTF 1.8 the names that the enumeration gives to values choose the options: these must be the declared ranges.
@@ -476,8 +526,7 @@ fn labels_choose(variant: &VariantClass, mappings: &[Mapping]) -> Result<(), Cla
         ranges.sort_unstable();
         let mut labels = mappings.iter().map(|mapping| mapping.label.as_str());
         let label = labels.find(|label| is_label_of(label, &option.name)).unwrap_or_default();
-        let begins_with_digit = label.starts_with(|first: char| first.is_ascii_digit());
-        if !is_word(label) || begins_with_digit || is_tsdl_keyword(label) {
+        if !is_tsdl_name(label) {
             return Err(ClassProblem::Name { name: label.to_owned() });
         }
         if named != ranges {

@@ -6,6 +6,7 @@ use super::class::{
     EventClass, EventHeader, FieldClass, FloatClass, IntClass, Length, Mapping, StreamClass,
     TraceClass,
 };
+use super::quoted::Quoted;
 use super::tree::{Kind, Target, Tree, is_label_of};
 use crate::class::{Base, ByteOrder, EnvValue};
 use crate::clock::{ClockClass, ClockOrigin};
@@ -74,7 +75,7 @@ fn environment(text: &mut String, entries: &[(String, EnvValue)]) -> fmt::Result
     text.push_str("env {\n");
     for (name, value) in entries {
         match value {
-            EnvValue::Text(value) => writeln!(text, "\t{name} = {};", Quoted(value))?,
+            EnvValue::Text(value) => writeln!(text, "\t{name} = {};", Quoted::tsdl(value))?,
             EnvValue::Integer(value) => writeln!(text, "\t{name} = {value};")?,
         }
     }
@@ -88,7 +89,7 @@ fn clock(text: &mut String, clock: &ClockClass) -> fmt::Result {
         writeln!(text, "\tuuid = \"{uuid}\";")?;
     }
     if let Some(description) = &clock.description {
-        writeln!(text, "\tdescription = {};", Quoted(description))?;
+        writeln!(text, "\tdescription = {};", Quoted::tsdl(description))?;
     }
     writeln!(text, "\tfreq = {};", clock.frequency)?;
     if clock.precision != 0 {
@@ -200,7 +201,7 @@ fn write_event(
     writeln!(
         text,
         "event {{\n\tname = {};\n\tid = {};\n\tstream_id = {};",
-        Quoted(&event.name),
+        Quoted::tsdl(&event.name),
         event.id,
         stream.id
     )?;
@@ -208,7 +209,7 @@ fn write_event(
         writeln!(text, "\tloglevel = {level};")?;
     }
     if let Some(uri) = &event.emf_uri {
-        writeln!(text, "\tmodel.emf.uri = {};", Quoted(uri))?;
+        writeln!(text, "\tmodel.emf.uri = {};", Quoted::tsdl(uri))?;
     }
     for (scope, left) in [(Scope::EventSpecificContext, "context"), (Scope::Payload, "fields")] {
         if let Some(tree) = trees.iter().find(|tree| tree.scope == scope) {
@@ -334,7 +335,7 @@ impl Writer<'_, '_> {
         self.text.push_str(" { ");
         for (index, Mapping { label, first, last }) in mappings.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
-            write!(self.text, "{comma}{} = {first}", Quoted(label))?;
+            write!(self.text, "{comma}{} = {first}", Quoted::tsdl(label))?;
             if last != first {
                 write!(self.text, " ... {last}")?;
             }
@@ -453,33 +454,5 @@ const fn order_name(order: ByteOrder) -> &'static str {
     match order {
         ByteOrder::Little => "le",
         ByteOrder::Big => "be",
-    }
-}
-
-/// A string literal; what has no plain form is written as an octal escape.
-struct Quoted<'a>(&'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for character in self.0.chars() {
-            match character {
-                '"' | '\\' => write!(f, "\\{character}")?,
-                '\n' => f.write_str("\\n")?,
-                control if u32::from(control) < 0x20 => write!(f, "\\{:03o}", u32::from(control))?,
-                other => f.write_char(other)?,
-            }
-        }
-        f.write_char('"')
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_quoted_text_cannot_end_its_literal_early() {
-        assert_eq!(Quoted("a\"b\\c\nd\u{1}e").to_string(), r#""a\"b\\c\nd\001e""#);
     }
 }

@@ -267,7 +267,59 @@ fn classes_that_a_version_has_no_form_for_are_refused_by_the_fields_name() {
     assert_eq!(problem, ClassProblem::Depth { limit: 256 });
     let odd = |name: &str| refused(CtfVersion::V1_8, vec![int(name, IntClass::U8)]);
     assert_eq!(odd("no-word").unwrap_err().1, ClassProblem::Name { name: "no-word".to_owned() });
+    assert_eq!(odd("Bool").unwrap_err().1, ClassProblem::Name { name: "Bool".to_owned() });
     assert_eq!(odd("7th"), Ok(()));
+}
+
+/// A payload of a selector and a variant with these options.
+fn with_options(version: CtfVersion, options: Vec<(Field, Vec<(i128, i128)>)>) -> TraceClass {
+    let fields = vec![
+        Field::keyed("which", FieldClass::Int(IntClass::U8), Key(0)),
+        Field::new("one", FieldClass::Variant(VariantClass { selector: Key(0), options })),
+    ];
+    let header = EventHeader::suited_to(0, false);
+    let event = EventClass::new(0, "e", fields);
+    TraceClass::new(version, vec![StreamClass::new(0, header, vec![event])])
+}
+
+#[test]
+fn options_of_ctf_2_need_no_names_but_values_that_choose_them() {
+    let option = |ranges| (int("", IntClass::U16), ranges);
+    let schema =
+        Schema::new(with_options(CtfVersion::V2, vec![option(vec![(0, 0)]), option(vec![(1, 9)])]));
+    let metadata = schema.expect("right").metadata().to_owned();
+    assert!(ctf::TraceClass::parse(metadata.as_bytes()).is_ok(), "{metadata}");
+
+    let class = with_options(CtfVersion::V2, vec![option(vec![(0, 0)]), option(vec![])]);
+    let refused = Schema::new(class).map(|_| ()).map_err(|error| error.problem);
+    assert_eq!(refused, Err(ClassProblem::Ranges("an option that no value chooses")));
+}
+
+#[test]
+fn members_of_the_packet_context_cannot_be_called_as_the_writers_own() {
+    for version in [CtfVersion::V1_8, CtfVersion::V2] {
+        let class = |name: &str, sequence_numbers| {
+            let mut stream = StreamClass::new(0, EventHeader::suited_to(0, false), vec![]);
+            stream.packet.sequence_numbers = sequence_numbers;
+            stream.packet.members = Structure::new(vec![int(name, IntClass::U8)]);
+            TraceClass::new(version, vec![stream])
+        };
+        let refused = Schema::new(class("packet_seq_num", true)).map(|_| ());
+        let (what, value) = ("the name", "packet_seq_num".to_owned());
+        assert_eq!(
+            refused.map_err(|error| error.problem),
+            Err(ClassProblem::Duplicate { what, value })
+        );
+        assert!(Schema::new(class("packet_seq_num", false)).is_ok());
+    }
+}
+
+#[test]
+fn names_that_tsdl_keeps_for_itself_are_refused_where_no_underscore_precedes_them() {
+    let mut class = TraceClass::new(CtfVersion::V1_8, vec![]);
+    class.environment = vec![("event".to_owned(), EnvValue::Integer(1))];
+    let refused = Schema::new(class).map(|_| ()).map_err(|error| error.problem);
+    assert_eq!(refused, Err(ClassProblem::Name { name: "event".to_owned() }));
 }
 
 /// A scalar as it was given and as it is read.

@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -16,6 +18,7 @@ use tracedir::Recording;
 
 use crate::command::read::when::{self, When};
 use crate::outcome::{Outcome, complain};
+use crate::stop;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,8 +39,8 @@ pub(crate) struct Args {
     /// Folders with traces in or below them: sessions, chunks, single traces
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// What to write: a folder that does not exist yet or is empty; for a viewer, a file that does not exist yet. It
-    /// appears when it is whole
+    /// What to write: a folder that does not exist yet or is empty; for a viewer, a file that does not exist yet, or `-`
+    /// for standard output. It appears when it is whole
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// In which form
@@ -72,6 +75,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         Form::Ctf2 => CtfVersion::V2,
         Form::Perfetto | Form::Firefox => return show(args, range),
     };
+    anyhow::ensure!(args.output.as_os_str() != "-", "a folder cannot go to standard output");
+    let stop = Stopped::on_signal()?;
     let bar = progress_bar();
     let report =
         convert_ctf(&args.paths, &args.output, &Options { version, range }, &mut |done, all| {
@@ -79,6 +84,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
                 bar.set_length(all);
                 bar.set_position(done);
             }
+            stop.asked()
         });
     if let Some(bar) = &bar {
         bar.finish_and_clear();
@@ -86,16 +92,23 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     Ok(tell(&report.context("cannot convert")?))
 }
 
-/// Writes one file for a viewer: under another name until it is whole.
+/// Writes one file for a viewer: under another name until it is whole, or as it comes to standard output.
 fn show(args: &Args, range: TimeRange) -> anyhow::Result<Outcome> {
     let target = &args.output;
+    if target.as_os_str() == "-" {
+        let summary = write_for_viewer(args, range, &mut io::stdout().lock())?;
+        return Ok(tell_shown(&summary));
+    }
     anyhow::ensure!(!target.exists(), "{} is there already", target.display());
     let mut name = target.file_name().context("the output has no name")?.to_owned();
     name.push(format!(".partial-{}", std::process::id()));
     let partial = target.with_file_name(name);
-    let written = write_for_viewer(args, range, &partial).and_then(|summary| {
-        std::fs::rename(&partial, target).map(|()| summary).map_err(Into::into)
-    });
+    let written = File::create_new(&partial)
+        .map_err(anyhow::Error::from)
+        .and_then(|mut file| write_for_viewer(args, range, &mut file))
+        .and_then(|summary| {
+            std::fs::rename(&partial, target).map(|()| summary).map_err(Into::into)
+        });
     match written {
         Ok(summary) => Ok(tell_shown(&summary)),
         Err(error) => {
@@ -106,25 +119,43 @@ fn show(args: &Args, range: TimeRange) -> anyhow::Result<Outcome> {
     }
 }
 
-fn write_for_viewer(args: &Args, range: TimeRange, path: &Path) -> anyhow::Result<Summary> {
+fn write_for_viewer(args: &Args, range: TimeRange, out: &mut dyn Write) -> anyhow::Result<Summary> {
     const EVERY: u64 = 1 << 14;
-    let mut file = BufWriter::new(File::create_new(path)?);
-    let bar = spinner();
+    let mut out = BufWriter::new(out);
+    let (stop, bar) = (Stopped::on_signal()?, spinner());
     let mut progress = |events: u64| {
         if let Some(bar) = bar.as_ref().filter(|_| events.is_multiple_of(EVERY)) {
             bar.set_position(events);
         }
+        stop.asked()
     };
     let options = ViewerOptions { range };
     let summary = match args.to {
-        Form::Firefox => convert::firefox::write(&args.paths, &options, &mut file, &mut progress)?,
-        _ => convert::perfetto::write(&args.paths, &options, &mut file, &mut progress)?,
+        Form::Firefox => convert::firefox::write(&args.paths, &options, &mut out, &mut progress)?,
+        _ => convert::perfetto::write(&args.paths, &options, &mut out, &mut progress)?,
     };
-    file.flush()?;
+    out.flush()?;
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
     Ok(summary)
+}
+
+/// Whether SIGINT or SIGTERM has come, so that nothing that is half done stays behind. A second one ends the process at
+/// once.
+struct Stopped(Receiver<()>);
+
+impl Stopped {
+    fn on_signal() -> anyhow::Result<Self> {
+        stop::on_signal().map(Self)
+    }
+
+    fn asked(&self) -> ControlFlow<()> {
+        match self.0.try_recv() {
+            Ok(()) => ControlFlow::Break(()),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => ControlFlow::Continue(()),
+        }
+    }
 }
 
 /// Says what is not shown.
@@ -137,6 +168,9 @@ fn tell_shown(summary: &Summary) -> Outcome {
         complain(&format!("lost: {} event records and packets, not shown", summary.lost));
     }
     summary.unreadable.iter().for_each(|line| complain(&format!("unreadable: {line}")));
+    if summary.more_unreadable > 0 {
+        complain(&format!("unreadable: {} more", summary.more_unreadable));
+    }
     if summary.unreadable.is_empty() { Outcome::Done } else { Outcome::No }
 }
 
@@ -160,6 +194,12 @@ fn range(args: &Args) -> anyhow::Result<TimeRange> {
     };
     let begin = resolve(args.begin, Timestamp::MIN).context("--begin")?;
     let end = resolve(args.end, Timestamp::MAX).context("--end")?;
+    anyhow::ensure!(
+        begin <= end,
+        "the range of time begins at {} ns, after its end at {} ns",
+        begin.nanos(),
+        end.nanos()
+    );
     Ok(TimeRange { begin, end })
 }
 

@@ -1,9 +1,7 @@
 //! Reading a recording while it is written, until Ctrl-C.
 
 use std::io;
-use std::process;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -11,7 +9,7 @@ use model::Timestamp;
 use tracedir::{Error, Follow, FollowOptions};
 
 use super::Reading;
-use crate::stop::Stop;
+use crate::stop;
 
 /// How often the folders are looked at.
 const EVERY: Duration = Duration::from_millis(200);
@@ -27,7 +25,7 @@ pub(super) fn follow(
     reading: &mut Reading,
     unwritten: impl Fn() -> String,
 ) -> anyhow::Result<()> {
-    let stop = stop_on_signal()?;
+    let stop = stop::on_signal()?;
     let begin = Instant::now();
     let now = || {
         let elapsed = i64::try_from(begin.elapsed().as_nanos());
@@ -63,25 +61,4 @@ fn drain(follow: &mut Follow, reading: &mut Reading) -> io::Result<()> {
         reading.take(&item)?;
     }
     reading.printer.flush()
-}
-
-/// Something is received at the first signal; a second one ends the process at once.
-fn stop_on_signal() -> anyhow::Result<Receiver<()>> {
-    let (sender, receiver) = mpsc::channel();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    let mut stop = runtime.block_on(async { Stop::listen() })?;
-    thread::spawn(move || {
-        runtime.block_on(async {
-            stop.asked().await;
-            // When nobody listens any more, the process is ending already.
-            if sender.send(()).is_ok() {
-                stop.asked().await;
-                process::exit(130);
-            }
-        });
-    });
-    Ok(receiver)
 }

@@ -7,6 +7,7 @@
 )]
 
 mod ctf_check;
+mod ctf_convert;
 mod ctf_info;
 mod main_job;
 mod process;

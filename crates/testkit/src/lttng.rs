@@ -172,6 +172,7 @@ pub struct RelayDaemon {
     daemon: Child,
     control: SocketAddr,
     data: SocketAddr,
+    live: SocketAddr,
 }
 
 impl RelayDaemon {
@@ -198,7 +199,7 @@ impl RelayDaemon {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|source| Error::Io { what: "lttng-relayd", source })?;
-        let mut started = Self { folder, daemon, control, data };
+        let mut started = Self { folder, daemon, control, data, live };
         started.wait_until_it_listens()?;
         Ok(started)
     }
@@ -213,6 +214,12 @@ impl RelayDaemon {
     #[must_use]
     pub const fn data(&self) -> SocketAddr {
         self.data
+    }
+
+    /// Where viewers are taken.
+    #[must_use]
+    pub const fn live(&self) -> SocketAddr {
+        self.live
     }
 
     /// The folder that it writes below.
@@ -236,7 +243,7 @@ impl RelayDaemon {
     fn wait_until_it_listens(&mut self) -> Result<(), Error> {
         let deadline = Instant::now() + START_LIMIT;
         loop {
-            if TcpStream::connect(self.control).is_ok() {
+            if [self.control, self.live].iter().all(|port| TcpStream::connect(port).is_ok()) {
                 return Ok(());
             }
             let ended = self

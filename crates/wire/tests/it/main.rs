@@ -9,3 +9,4 @@
 mod live;
 mod viewer;
 mod viewer_peer;
+mod viewer_relay;

@@ -326,3 +326,41 @@ pub enum DecodeErrorKind {
         header_end_bits: u64,
     },
 }
+
+impl DecodeErrorKind {
+    /// The numbers of the message by their names, for programs.
+    #[must_use]
+    pub fn values(&self) -> Vec<(&'static str, i128)> {
+        match *self {
+            Self::BeyondContent { end_bits, content_bits } => {
+                vec![("end_bits", end_bits.into()), ("content_bits", content_bits.into())]
+            }
+            Self::Truncated { announced_bits, available_bits } => vec![
+                ("announced_bits", announced_bits.into()),
+                ("available_bits", available_bits.into()),
+            ],
+            Self::Length { length, remaining_bits } => {
+                vec![("length", length.into()), ("remaining_bits", remaining_bits.into())]
+            }
+            Self::EmptyElements { limit } => vec![("limit", limit.into())],
+            Self::NoOption { selector } => vec![("selector", selector)],
+            Self::UnknownEventClass { id } | Self::UnknownStreamClass { id } => {
+                vec![("id", id.into())]
+            }
+            Self::TimestampOverflow { cycles } => vec![("cycles", cycles.into())],
+            Self::Magic { found } => vec![("found", found.into())],
+            Self::NoStreamClass { classes } => {
+                vec![("classes", i128::try_from(classes).unwrap_or(i128::MAX))]
+            }
+            Self::PacketSizes { content_bits, total_bits, header_end_bits } => vec![
+                ("content_bits", content_bits.into()),
+                ("total_bits", total_bits.into()),
+                ("header_end_bits", header_end_bits.into()),
+            ],
+            Self::UnterminatedString
+            | Self::Oversized
+            | Self::ByteOrderChange
+            | Self::EmptyEvent => Vec::new(),
+        }
+    }
+}

@@ -118,6 +118,41 @@ pub enum IndexError {
     },
 }
 
+impl IndexError {
+    /// The numbers of the message by their names, for programs.
+    #[must_use]
+    pub fn values(&self) -> Vec<(&'static str, i128)> {
+        let size = |size: usize| i128::try_from(size).unwrap_or(i128::MAX);
+        match *self {
+            Self::ShortHeader { len } => vec![("len", size(len))],
+            Self::Magic { found } => vec![("found", found.into())],
+            Self::Version { major, minor } => {
+                vec![("major", major.into()), ("minor", minor.into())]
+            }
+            Self::EntryLength { found, expected } => {
+                vec![("found", found.into()), ("expected", size(expected))]
+            }
+            Self::PartialEntry { len, entry_len } => {
+                vec![("len", size(len)), ("entry_len", size(entry_len))]
+            }
+            Self::Offset { entry, found, expected } => {
+                vec![("entry", size(entry)), ("found", found.into()), ("expected", expected.into())]
+            }
+            Self::Lengths { entry, total_bits, content_bits } => vec![
+                ("entry", size(entry)),
+                ("total_bits", total_bits.into()),
+                ("content_bits", content_bits.into()),
+            ],
+            Self::Timestamps { entry, begin, end } => {
+                vec![("entry", size(entry)), ("begin", begin.into()), ("end", end.into())]
+            }
+            Self::Coverage { indexed, file_len } => {
+                vec![("indexed", indexed.into()), ("file_len", file_len.into())]
+            }
+        }
+    }
+}
+
 /// Layout version of an index file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IndexVersion {

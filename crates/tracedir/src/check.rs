@@ -62,7 +62,10 @@ pub struct Remark {
 
 impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.path.display())?;
+        // What is wrong with metadata names the file itself.
+        if !matches!(self.problem, Problem::Metadata(_)) {
+            write!(f, "{}: ", self.path.display())?;
+        }
         if let Some(offset) = self.packet_offset_bytes {
             write!(f, "packet at byte {offset}: ")?;
         }
@@ -230,6 +233,88 @@ impl Problem {
             Self::More { .. } => "more",
         }
     }
+}
+
+impl Problem {
+    /// The numbers and words of the message by their names, for programs.
+    #[must_use]
+    pub fn values(&self) -> Vec<(&'static str, Detail)> {
+        let size = |size: usize| i128::try_from(size).unwrap_or(i128::MAX);
+        let number = |name, number: i128| (name, Detail::Number(number));
+        let numbers = |all: Vec<(&'static str, i128)>| {
+            all.into_iter().map(|(name, value)| (name, Detail::Number(value))).collect()
+        };
+        match self {
+            Self::Metadata(Error::Metadata { source, .. }) => match source {
+                ctf::Error::MetadataText { offset_bytes, line, .. }
+                | ctf::Error::MetadataJson { offset_bytes, line, .. } => {
+                    vec![number("offset_bytes", size(*offset_bytes)), number("line", size(*line))]
+                }
+                ctf::Error::MetadataPacket { offset_bytes, .. } => {
+                    vec![number("offset_bytes", size(*offset_bytes))]
+                }
+                _ => Vec::new(),
+            },
+            Self::Metadata(_) | Self::Unclosed => Vec::new(),
+            Self::MetadataWarning(MetadataWarning { offset_bytes, line, .. }) => {
+                vec![number("offset_bytes", size(*offset_bytes)), number("line", size(*line))]
+            }
+            Self::Unreadable(cause) => numbers(cause.values()),
+            Self::RestUnreadable { lost_bytes, cause } => {
+                let mut values: Vec<_> = numbers(cause.values());
+                values.push(number("lost_bytes", (*lost_bytes).into()));
+                values
+            }
+            Self::Index(IndexProblem::Contents(error)) => numbers(error.values()),
+            Self::Index(IndexProblem::OtherPacket { offset_bytes }) => {
+                vec![number("offset_bytes", (*offset_bytes).into())]
+            }
+            Self::Index(IndexProblem::Io(_)) => Vec::new(),
+            Self::IndexDisagrees { entry, what, indexed, found } => {
+                let mut values = vec![number("entry", size(*entry)), ("what", Detail::Word(what))];
+                let both = [("indexed", indexed.0), ("found", found.0)];
+                let there = |(name, value): (_, Option<u64>)| Some(number(name, value?.into()));
+                values.extend(both.into_iter().filter_map(there));
+                values
+            }
+            Self::DiscardedEventRecords { count } | Self::LostPackets { count } => {
+                vec![number("count", (*count).into())]
+            }
+            Self::SequenceBackward { before, found } => {
+                vec![number("before", (*before).into()), number("found", (*found).into())]
+            }
+            Self::Bounds { begin, end } => {
+                vec![number("begin", (*begin).into()), number("end", (*end).into())]
+            }
+            Self::Overlap { begin_ns, before_ns } => vec![
+                number("begin_ns", (*begin_ns).into()),
+                number("before_ns", (*before_ns).into()),
+            ],
+            Self::OutsideBounds { count, at_ns, side, bound_ns } => vec![
+                number("count", (*count).into()),
+                number("at_ns", (*at_ns).into()),
+                ("side", Detail::Word(side)),
+                number("bound_ns", (*bound_ns).into()),
+            ],
+            Self::TimeBackward { count, at_ns, before_ns } => vec![
+                number("count", (*count).into()),
+                number("at_ns", (*at_ns).into()),
+                number("before_ns", (*before_ns).into()),
+            ],
+            Self::More { what, count } => {
+                vec![("what", Detail::Word(what)), number("count", (*count).into())]
+            }
+        }
+    }
+}
+
+/// A part of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// A number.
+    Number(i128),
+    /// One of a few words.
+    Word(&'static str),
 }
 
 /// Reads all traces at or below `paths` and calls `tell` for each thing that is wrong, file after file.

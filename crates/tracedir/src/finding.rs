@@ -63,6 +63,26 @@ pub enum Cause {
     },
 }
 
+impl Cause {
+    /// The numbers of the message by their names, for programs.
+    #[must_use]
+    pub fn values(&self) -> Vec<(&'static str, i128)> {
+        match self {
+            Self::Damaged(error) => error.kind.values(),
+            Self::Io(_) => Vec::new(),
+            Self::TooLong { announced, limit } => {
+                vec![("announced_bytes", (*announced).into()), ("limit_bytes", (*limit).into())]
+            }
+            Self::OtherStream { class_id, instance_id } => {
+                let instance = instance_id.map(|id| ("instance_id", id.into()));
+                let class = ("class_id", (*class_id).into());
+                std::iter::once(class).chain(instance).collect()
+            }
+            Self::CutHeader { available } => vec![("available_bytes", (*available).into())],
+        }
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

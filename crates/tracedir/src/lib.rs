@@ -54,7 +54,7 @@ mod survey;
 mod turns;
 mod window;
 
-pub use check::{Checked, Problem, Remark, Shown, check};
+pub use check::{Checked, Detail, Problem, Remark, Shown, check};
 pub use chunk::{
     ARCHIVES, Chunk, ChunkName, Missing, SessionChunks, UnsealedChunk, has_chunks, session_chunks,
 };

@@ -249,9 +249,9 @@ fn run_following(args: &Args) -> anyhow::Result<Outcome> {
     let mut follow = Follow::new(&args.paths, options);
     let mut reading = Reading::new(args, selection(args, 0), Progress::none())?;
     follow::follow(&mut follow, &options, &mut reading, || unwritten(args))?;
-    reading.finish(args).with_context(|| unwritten(args))?;
+    let found = reading.finish(args).with_context(|| unwritten(args))?;
     let unreadable = summary::tell(follow.findings());
-    Ok(if unreadable { Outcome::No } else { Outcome::Done })
+    Ok(if unreadable || !found { Outcome::No } else { Outcome::Done })
 }
 
 fn selection(args: &Args, streams: usize) -> Selection {

@@ -14,13 +14,15 @@ fn check(options: &[&str], path: &Path) -> Output {
     Command::new(THROUGHLINE).args(["ctf", "check"]).args(options).arg(path).output().unwrap()
 }
 
-/// All findings as JSON, but for the texts; the exit code must fit.
+/// All findings as JSON, but for the texts and their values; the exit code must fit.
 fn findings(path: &Path) -> Vec<Value> {
     let output = check(&["--format", "json"], path);
     let parse = |line: &str| {
         let mut finding: Value = serde_json::from_str(line).expect("a JSON line");
         let text = finding.as_object_mut().and_then(|finding| finding.remove("problem"));
         assert!(text.is_some_and(|text| text.is_string()), "{line}");
+        let values = finding.as_object_mut().and_then(|finding| finding.remove("values"));
+        assert!(values.is_some_and(|values| values.is_object()), "{line}");
         finding
     };
     let findings: Vec<Value> = stdout(&output).lines().map(parse).collect();
@@ -67,6 +69,39 @@ fn what_a_tracer_discarded_is_found() {
         packet_len(&stream)
     );
     assert_eq!(stdout(&check(&[], folder.path())), text);
+}
+
+#[test]
+fn the_numbers_of_a_finding_stand_by_themselves_for_programs() {
+    let values = |path: &Path| {
+        let output = check(&["--format", "json"], path);
+        let line = stdout(&output).lines().next().expect("a finding");
+        let mut finding: Value = serde_json::from_str(line).expect("a JSON line");
+        finding["values"].take()
+    };
+    assert_eq!(values(trace().path()), json!({ "count": 2 }));
+
+    let folder = trace();
+    let stream = folder.path().join("stream");
+    replace(&stream, &2_500_000_000_u64.to_le_bytes(), &2_400_000_000_u64.to_le_bytes());
+    assert_eq!(
+        values(folder.path()),
+        json!({ "count": 1, "at_ns": 2_500_000_000_u64, "side": "after", "bound_ns": 2_400_000_000_u64 })
+    );
+
+    let folder = trace();
+    let stream = folder.path().join("stream");
+    let mut bytes = fs::read(&stream).unwrap();
+    bytes[..4].copy_from_slice(&7_u32.to_le_bytes());
+    let lost = bytes.len();
+    fs::write(&stream, bytes).unwrap();
+    assert_eq!(values(folder.path()), json!({ "found": 7, "lost_bytes": lost }));
+
+    let folder = trace();
+    fs::write(folder.path().join("metadata"), "/* CTF 1.8 */\ntrace {").unwrap();
+    assert_eq!(values(folder.path()), json!({ "offset_bytes": 21, "line": 2 }));
+    let output = check(&[], folder.path());
+    assert_eq!(stdout(&output).matches("/metadata").count(), 1, "{}", stdout(&output));
 }
 
 /// Length of the first packet: what is before the second magic number.

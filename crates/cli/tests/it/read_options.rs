@@ -235,3 +235,15 @@ fn a_growing_folder_is_followed_until_it_is_interrupted() {
     assert!(status.success(), "{status}: {}", following.said());
     assert!(following.said().starts_with("lost: 2 event records"), "{}", following.said());
 }
+
+#[test]
+fn a_field_that_nobody_has_so_far_is_doubted_aloud_while_following() {
+    let source = trace();
+    let mut command = Command::new(THROUGHLINE);
+    command.args(["read", "--follow", "--grep", "valeu > 0"]).arg(source.path());
+    let log = source.path().join(".log");
+    let mut following = Running::start(&mut command, "read --follow", &log);
+    following.wait_until_said("no event record class has a field `valeu`; did you mean `value`?");
+    assert_eq!(following.end("INT").code(), Some(1));
+    assert_eq!(following.said().matches("note: ").count(), 1, "{}", following.said());
+}

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use serde_json::json;
-use tracedir::{Checked, Remark};
+use serde_json::{Map, Value, json};
+use tracedir::{Checked, Detail, Remark};
 
 use crate::outcome::{Outcome, complain};
 
@@ -65,6 +65,16 @@ fn summarise(checked: &Checked) {
 }
 
 fn document(remark: &Remark) -> String {
+    let value = |detail| match detail {
+        Detail::Word(word) => json!(word),
+        // All of them are of 64 bits, of either sign.
+        Detail::Number(number) => {
+            u64::try_from(number).map_or_else(|_| json!(i64::try_from(number).ok()), |n| json!(n))
+        }
+    };
+    let values = remark.problem.values().into_iter();
+    let values: Map<String, Value> =
+        values.map(|(name, detail)| (name.to_owned(), value(detail))).collect();
     json!({
         "path": remark.path.display().to_string(),
         "packet_offset_bytes": remark.packet_offset_bytes,
@@ -72,6 +82,7 @@ fn document(remark: &Remark) -> String {
         "event_index": remark.event_index,
         "field": remark.field,
         "code": remark.problem.code(),
+        "values": values,
         "problem": remark.problem.to_string(),
     })
     .to_string()

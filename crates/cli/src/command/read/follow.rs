@@ -9,6 +9,7 @@ use model::Timestamp;
 use tracedir::{Error, Follow, FollowOptions};
 
 use super::Reading;
+use crate::outcome::complain;
 use crate::stop;
 
 /// How often the folders are looked at.
@@ -42,6 +43,9 @@ pub(super) fn follow(
             Err(error) => return Err(error).context("cannot follow"),
         }
         drain(follow, reading).with_context(&unwritten)?;
+        if let Some(doubt) = reading.selection.doubt() {
+            complain(&format!("note: --grep: {doubt}, so far"));
+        }
         if reading.is_full() || follow.horizon() >= options.range.end {
             return Ok(());
         }

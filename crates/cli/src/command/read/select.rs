@@ -14,6 +14,9 @@ pub(crate) struct Selection {
     of_stream: Vec<Option<(Arc<TraceClass>, Arc<Chosen>)>>,
     /// What was compiled last: streams of one trace share it.
     recent: Vec<(Arc<TraceClass>, Arc<Chosen>)>,
+    /// Whether a trace class has come since [`Self::doubt`] looked.
+    has_new: bool,
+    has_doubted: bool,
 }
 
 /// What is wanted of one trace class.
@@ -31,7 +34,7 @@ impl Selection {
         let mut of_stream = Vec::new();
         of_stream.resize_with(streams, || None);
         let names = names.iter().map(|pattern| Glob::new(pattern)).collect();
-        Self { names, filter, of_stream, recent: Vec::new() }
+        Self { names, filter, of_stream, recent: Vec::new(), has_new: false, has_doubted: false }
     }
 
     /// Whether anything can be left out.
@@ -43,6 +46,18 @@ impl Selection {
     pub(crate) fn check(&self, recording: &Recording) -> Result<(), FilterError> {
         let classes = recording.traces().iter().map(|trace| &**trace.class());
         self.filter.as_ref().map_or(Ok(()), |filter| filter.check(classes))
+    }
+
+    /// What no trace class so far can be asked, said once: for who reads what is still being written, where the classes
+    /// that an expression is meant for may come later.
+    pub(crate) fn doubt(&mut self) -> Option<FilterError> {
+        let filter = self.filter.as_ref()?;
+        if !std::mem::take(&mut self.has_new) || self.has_doubted {
+            return None;
+        }
+        let doubt = filter.check(self.recent.iter().map(|(class, _)| &**class)).err();
+        self.has_doubted = doubt.is_some();
+        doubt
     }
 
     #[inline]
@@ -69,6 +84,7 @@ impl Selection {
                     self.recent.remove(0);
                 }
                 self.recent.push((Arc::clone(class), Arc::clone(&chosen)));
+                self.has_new = true;
                 chosen
             }
         };

@@ -1,5 +1,6 @@
 //! What a reading came to, for standard error.
 
+use model::Timestamp;
 use tracedir::{Findings, Loss, LossKind};
 
 use crate::outcome::complain;
@@ -33,10 +34,9 @@ impl Losses {
             let key = loss.stream.key();
             let instance = key.instance_id.map_or_else(|| "-".to_owned(), |id| id.to_string());
             complain(&format!(
-                "lost: {} {what} between {} and {}, stream class {}, stream {instance}",
+                "lost: {} {what}{}, stream class {}, stream {instance}",
                 loss.count,
-                rfc3339(loss.begin),
-                rfc3339(loss.end),
+                span(loss),
                 key.class_id,
             ));
         }
@@ -68,4 +68,13 @@ pub(crate) fn tell(findings: &Findings) -> bool {
         complain(&format!("unreadable: {} more", findings.more()));
     }
     !findings.is_empty()
+}
+
+/// When it was lost, as far as the packets say so.
+fn span(loss: &Loss) -> String {
+    match (loss.begin, loss.end) {
+        (_, Timestamp::MIN) => String::new(),
+        (Timestamp::MIN, end) => format!(" before {}", rfc3339(end)),
+        (begin, end) => format!(" between {} and {}", rfc3339(begin), rfc3339(end)),
+    }
 }

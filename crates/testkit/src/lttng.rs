@@ -14,6 +14,12 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+/// The program of [`SessionDaemon::compile_ticks`].
+const TICKS: [(&str, &str); 2] = [
+    ("ticks.h", include_str!("../assets/ticks.h")),
+    ("ticks.c", include_str!("../assets/ticks.c")),
+];
+
 /// How long the daemon may take to open its client socket.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
@@ -44,6 +50,12 @@ pub enum Error {
         arguments: Vec<String>,
         /// How it ended.
         status: std::process::ExitStatus,
+        /// What it printed on standard error.
+        message: String,
+    },
+    /// The traced program could not be compiled.
+    #[error("cc: {message}")]
+    Compiler {
         /// What it printed on standard error.
         message: String,
     },
@@ -116,6 +128,26 @@ impl SessionDaemon {
             status: output.status,
             message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         })
+    }
+
+    /// Compiles a program to be traced, which lives as long as the daemon: `PROGRAM COUNT [PAUSE_US]` emits so many events
+    /// `testkit:tick` and waits so many microseconds before each; their field `seq` is their number from 0 on.
+    ///
+    /// # Errors
+    /// [`Error::Io`] without a compiler, [`Error::Compiler`] without the development files of LTTng-UST.
+    pub fn compile_ticks(&self) -> Result<PathBuf, Error> {
+        let folder = self.folder();
+        for (name, text) in TICKS {
+            fs::write(folder.join(name), text)
+                .map_err(|source| Error::Io { what: "the source of a traced program", source })?;
+        }
+        let mut compiler = Command::new("cc");
+        compiler.current_dir(folder).args(["-o", "ticks", "ticks.c", "-I.", "-llttng-ust"]);
+        let output = compiler.output().map_err(|source| Error::Io { what: "cc", source })?;
+        if output.status.success() {
+            return Ok(folder.join("ticks"));
+        }
+        Err(Error::Compiler { message: String::from_utf8_lossy(&output.stderr).into_owned() })
     }
 
     /// A folder that lives as long as the daemon.

@@ -67,8 +67,8 @@ impl Default for FollowOptions {
 ///
 /// # Files
 ///
-/// A further file of a stream is taken up by the poll after the one that saw it first: only then all of the file before
-/// is known to be listed. A file is known again by its first packet or its inode, so a rotation that moves it into an archive changes nothing. A
+/// A further file of a stream is taken up by a poll that finds the file before it and comes after one that saw a packet in
+/// the further one: only then all of the file before is known to be listed. A file is known again by its first packet or its inode, so a rotation that moves it into an archive changes nothing. A
 /// file that vanishes before it was read is waited for until the poll after the next, and then a [`Finding`]. Memory: one packet of each stream and the list of files.
 #[derive(Debug)]
 pub struct Follow {
@@ -79,6 +79,8 @@ pub struct Follow {
     files: HashMap<PathBuf, Known>,
     traces: Vec<TraceKey>,
     sources: Vec<Source>,
+    /// What a poll has seen of files that come after others; empty after it.
+    further: Vec<Further>,
     by_key: HashMap<(StreamKey, usize), usize>,
     turns: BinaryHeap<Reverse<Turn>>,
     current: Option<Turn>,
@@ -103,8 +105,12 @@ struct Folder {
 /// A stream file.
 #[derive(Debug)]
 enum Known {
-    /// Without a whole packet.
-    Waiting { first_seen: Timestamp },
+    /// Without a whole packet, or a further file of a stream that was not taken up yet.
+    Waiting {
+        first_seen: Timestamp,
+        /// How many times in a row it was seen with a whole packet.
+        whole: u32,
+    },
     /// The file with this inode of a source.
     Read { source: usize, inode: Inode },
 }
@@ -114,6 +120,16 @@ type Inode = (u64, u64);
 
 /// A file is lost when it was not found so many times in a row: once may be while a rotation moves it.
 const MISSED: u32 = 2;
+
+/// A further file of a known stream.
+#[derive(Debug)]
+struct Further {
+    file: PacketFile,
+    inode: Inode,
+    /// Its last whole packet.
+    last: Head,
+    source: usize,
+}
 
 /// A stream that is being written.
 #[derive(Debug)]
@@ -145,6 +161,7 @@ impl Follow {
             files: HashMap::new(),
             traces: Vec::new(),
             sources: Vec::new(),
+            further: Vec::new(),
             by_key: HashMap::new(),
             turns: BinaryHeap::new(),
             current: None,
@@ -168,6 +185,7 @@ impl Follow {
         for folder in folders {
             self.folder(folder, now);
         }
+        self.take_further(now);
         self.resume();
         if self.sources.len() > known {
             self.correlation()?;
@@ -284,6 +302,16 @@ impl Follow {
         Timestamp::from_nanos(self.horizon)
     }
 
+    /// Whether a stream has come to `at` and all others have, too, but for silent ones. Silence alone tells nothing: all
+    /// streams may go on.
+    #[must_use]
+    pub fn has_come_to(&self, at: Timestamp) -> bool {
+        // Streams without a clock have come everywhere from the beginning.
+        let timed = |source: &&Source| source.reach < i64::MAX;
+        let mut reached = self.sources.iter().filter(timed).map(|source| source.reach);
+        self.horizon >= at.nanos() && reached.any(|reach| reach >= at.nanos())
+    }
+
     /// How many streams have appeared: [`Item`]s name them by position.
     #[must_use]
     pub fn streams(&self) -> usize {
@@ -303,7 +331,7 @@ impl Follow {
         };
         let nowhere = |first_seen: &Timestamp| (!silent(*first_seen)).then_some(i64::MIN);
         let waiting = self.files.values().filter_map(|file| match file {
-            Known::Waiting { first_seen } => nowhere(first_seen),
+            Known::Waiting { first_seen, .. } => nowhere(first_seen),
             Known::Read { .. } => None,
         });
         let unreadable = self.folders.values().filter(|folder| folder.class.is_none());
@@ -352,20 +380,19 @@ impl Follow {
     }
 
     fn file(&mut self, file: StreamFile, class: &Arc<TraceClass>, now: Timestamp) {
-        let mut first_sight = false;
-        match self.files.get(&file.path) {
+        let is_known = match self.files.get(&file.path) {
             Some(Known::Read { source, inode }) => {
                 let (source, inode) = (*source, *inode);
                 if self.grow(source, inode, &file, now) {
                     return;
                 }
-                first_sight = true;
+                false
             }
-            Some(Known::Waiting { .. }) => {}
-            None => first_sight = true,
-        }
-        if first_sight {
-            self.files.insert(file.path.clone(), Known::Waiting { first_seen: now });
+            Some(Known::Waiting { .. }) => true,
+            None => false,
+        };
+        if !is_known {
+            self.files.insert(file.path.clone(), Known::Waiting { first_seen: now, whole: 0 });
         }
         if file.len == 0 {
             return;
@@ -379,27 +406,46 @@ impl Follow {
         opened.file.len = 0;
         let Some((whole, last)) = whole_packets(handle, &opened, len) else { return };
         opened.file.len = whole;
-        // The file before may have been listed before its last packet was written, and this one after it: what is
-        // listed the next time is all of that.
-        if first_sight && self.follows_another(&opened, inode) {
-            return;
+        match self.follows_another(&opened, inode) {
+            Some(source) => self.further.push(Further { file: opened, inode, last, source }),
+            None => self.add(opened, inode, Some(&last), now),
         }
-        self.add(opened, inode, Some(&last), now);
     }
 
-    /// Whether the file is a further one of a known stream.
-    fn follows_another(&self, file: &PacketFile, inode: Inode) -> bool {
+    /// The stream that the file is a further one of.
+    fn follows_another(&self, file: &PacketFile, inode: Inode) -> Option<usize> {
         let trace = TraceKey::of(file.file.path.parent().unwrap_or(&file.file.path), &file.class);
-        let Some(trace_index) = self.traces.iter().position(|known| *known == trace) else {
-            return false;
-        };
-        let source = self.by_key.get(&(grouping(file, trace.is_named()), trace_index));
-        let source = source.and_then(|source| self.sources.get(*source));
-        source.is_some_and(|source| {
-            let last = source.stream.files.last();
-            let later = last.is_none_or(|last| last.first.begin <= file.first.begin);
-            later && source.position(file, inode).is_none()
-        })
+        let trace_index = self.traces.iter().position(|known| *known == trace)?;
+        let source_index = *self.by_key.get(&(grouping(file, trace.is_named()), trace_index))?;
+        let source = self.sources.get(source_index)?;
+        let last = source.stream.files.last();
+        let later = last.is_none_or(|last| last.first.begin <= file.first.begin);
+        (later && source.position(file, inode).is_none()).then_some(source_index)
+    }
+
+    /// Takes up further files of known streams, when all of the files before them is known.
+    ///
+    /// The file before may have been listed before its last packet was written and the further one after it, and it may
+    /// not have been found while a rotation moved it.
+    fn take_further(&mut self, now: Timestamp) {
+        let mut further = std::mem::take(&mut self.further);
+        further.sort_by_key(|further| further.file.first.begin);
+        let mut held_up = HashSet::new();
+        for Further { file, inode, last, source } in further {
+            let before = self.sources.get(source).and_then(|source| source.stream.files.last());
+            let found = before.is_none_or(|before| {
+                matches!(self.files.get(&before.file.path), Some(Known::Read { .. }))
+            });
+            let Some(Known::Waiting { whole, .. }) = self.files.get_mut(&file.file.path) else {
+                continue;
+            };
+            if *whole > MISSED || *whole > 0 && found && !held_up.contains(&source) {
+                self.add(file, inode, Some(&last), now);
+            } else {
+                *whole += 1;
+                held_up.insert(source);
+            }
+        }
     }
 
     fn add(&mut self, file: PacketFile, inode: Inode, last: Option<&Head>, now: Timestamp) {

@@ -250,6 +250,7 @@ fn run_following(args: &Args) -> anyhow::Result<Outcome> {
     let mut reading = Reading::new(args, selection(args, 0), Progress::none())?;
     follow::follow(&mut follow, &options, &mut reading, || unwritten(args))?;
     let found = reading.finish(args).with_context(|| unwritten(args))?;
+    summary::tell_late(follow.late());
     let unreadable = summary::tell(follow.findings());
     Ok(if unreadable || !found { Outcome::No } else { Outcome::Done })
 }

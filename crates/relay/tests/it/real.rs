@@ -31,7 +31,7 @@ impl Setup {
             }
         }
         let daemon = SessionDaemon::start().unwrap();
-        let program = compile(daemon.folder());
+        let program = daemon.compile_ticks().unwrap();
         let root = tempfile::tempdir().unwrap();
         let runtime = Runtime::new().unwrap();
         let relay = runtime.block_on(async {
@@ -94,21 +94,6 @@ impl Setup {
     }
 }
 
-fn compile(folder: &Path) -> PathBuf {
-    for (name, text) in
-        [("tp.h", include_str!("program/tp.h")), ("main.c", include_str!("program/main.c"))]
-    {
-        std::fs::write(folder.join(name), text).unwrap();
-    }
-    let output = Command::new("cc")
-        .current_dir(folder)
-        .args(["-o", "program", "main.c", "-I.", "-llttng-ust"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    folder.join("program")
-}
-
 /// Events babeltrace2 reads below a folder.
 fn count(folder: &Path) -> u64 {
     let output = Command::new("babeltrace2").arg(folder).output().unwrap();
@@ -120,7 +105,7 @@ fn count(folder: &Path) -> u64 {
 fn a_session_with_rotations_is_recorded_whole() {
     let Some(mut setup) = Setup::new() else { return };
     setup.create("turning", "");
-    setup.lttng("enable-event -u relaytest:tick");
+    setup.lttng("enable-event -u testkit:tick");
     setup.lttng("start");
     setup.emit(1000);
     setup.lttng("rotate");
@@ -155,7 +140,7 @@ fn a_session_with_rotations_is_recorded_whole() {
 fn a_session_without_programs_rotates_and_ends() {
     let Some(mut setup) = Setup::new() else { return };
     setup.create("empty", "");
-    setup.lttng("enable-event -u relaytest:tick");
+    setup.lttng("enable-event -u testkit:tick");
     setup.lttng("start");
     setup.lttng("rotate");
     setup.lttng("rotate");
@@ -172,7 +157,7 @@ fn a_session_of_buffers_per_process_rotates_between_its_programs() {
     let Some(mut setup) = Setup::new() else { return };
     setup.create("processes", "");
     setup.lttng("enable-channel -u ch --buffers-pid --tracefile-size=8192 --tracefile-count=4 --subbuf-size=4096 --num-subbuf=64");
-    setup.lttng("enable-event -u relaytest:tick -c ch");
+    setup.lttng("enable-event -u testkit:tick -c ch");
     setup.lttng("start");
     setup.emit(50);
     setup.emit(50);
@@ -189,7 +174,7 @@ fn a_session_that_never_rotates_stays_in_its_folder() {
     let Some(mut setup) = Setup::new() else { return };
     setup.create("plain", "");
     setup.lttng("enable-channel -u ch --subbuf-size=4096 --num-subbuf=64");
-    setup.lttng("enable-event -u relaytest:tick -c ch");
+    setup.lttng("enable-event -u testkit:tick -c ch");
     setup.lttng("start");
     setup.emit(2000);
     setup.lttng("stop");
@@ -205,7 +190,7 @@ fn a_session_that_never_rotates_stays_in_its_folder() {
 fn a_live_session_is_cleared_and_goes_on() {
     let Some(mut setup) = Setup::new() else { return };
     setup.create("alive", "--live=200000");
-    setup.lttng("enable-event -u relaytest:tick");
+    setup.lttng("enable-event -u testkit:tick");
     setup.lttng("start");
     setup.emit(300);
     setup.lttng("clear");
@@ -223,7 +208,7 @@ fn a_live_session_is_cleared_and_goes_on() {
 fn snapshots_are_chunks_of_their_own() {
     let Some(mut setup) = Setup::new() else { return };
     setup.create("pictures", "--snapshot");
-    setup.lttng("enable-event -u relaytest:tick");
+    setup.lttng("enable-event -u testkit:tick");
     setup.lttng("start");
     setup.emit(100);
     setup.lttng("snapshot record");

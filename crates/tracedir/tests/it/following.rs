@@ -114,6 +114,32 @@ fn a_silent_stream_is_not_waited_for_longer_than_the_grace_time() {
 }
 
 #[test]
+fn silence_and_emptiness_are_no_end() {
+    let trace = Trace::default();
+    let folder = tempfile::tempdir().unwrap();
+    let mut follow = follow(folder.path());
+    let has_come = |follow: &Follow, at| follow.has_come_to(Timestamp::from_nanos(at));
+    assert_eq!(poll(&mut follow, 0), [] as [i64; 0]);
+    assert!(!has_come(&follow, 0) && !has_come(&follow, i64::MAX), "nothing is there yet");
+    let a = trace.write(folder.path(), "a", &[packet(0, &[10, 20])]);
+    trace.write(folder.path(), "b", &[of(1, packet(0, &[5, 30]))]);
+    poll(&mut follow, 1);
+    assert!(has_come(&follow, 20) && !has_come(&follow, 21), "one may still tell of 21");
+    poll(&mut follow, 1_000);
+    assert!(has_come(&follow, 30) && !has_come(&follow, 31), "both are silent");
+    append(&a, &trace.bytes(&packet(1, &[40])));
+    assert_eq!(poll(&mut follow, 1_001), [40]);
+    assert!(has_come(&follow, 40) && !has_come(&follow, i64::MAX));
+    // Without a clock, there is no time to come to.
+    let untimed = Trace { clock: None, ..trace };
+    let other = tempfile::tempdir().unwrap();
+    untimed.write(other.path(), "a", &[packet(0, &[10])]);
+    let mut follow = self::follow(other.path());
+    assert_eq!(poll(&mut follow, 0).len(), 1);
+    assert!(!has_come(&follow, 0));
+}
+
+#[test]
 fn a_rotation_moves_files_and_nothing_is_read_twice_or_missed() {
     for instance in [true, false] {
         let trace = Trace { instance, ..Trace::default() };
@@ -179,6 +205,35 @@ fn what_is_added_to_a_file_after_the_next_one_was_seen_comes_first() {
     append(&old, &trace.bytes(&packet(1, &[30])));
     assert_eq!(poll(&mut follow, 2), [30, 50]);
     assert_eq!(finish(&mut follow, 3), [] as [i64; 0]);
+    no_findings(&follow);
+}
+
+#[test]
+fn a_file_that_is_not_found_while_it_is_moved_holds_up_the_next_one() {
+    let trace = Trace::default();
+    let session = tempfile::tempdir().unwrap();
+    let at = |chunk: &str| session.path().join(chunk).join("ust");
+    let old = trace.write(&at(""), "ch", &[packet(0, &[10, 20])]);
+    let mut follow = follow(session.path());
+    assert_eq!(poll(&mut follow, 0), [10, 20]);
+    // The next chunk's file is there, and empty; the last packet of the one before comes later.
+    let new = trace.write(&at("20261120T164408+0000-1"), "ch", &[]);
+    assert_eq!(poll(&mut follow, 1), [] as [i64; 0]);
+    append(&new, &trace.bytes(&packet(2, &[50])));
+    assert_eq!(poll(&mut follow, 2), [] as [i64; 0]);
+    append(&old, &trace.bytes(&packet(1, &[30])));
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::rename(at(""), elsewhere.path().join("ust")).unwrap();
+    assert_eq!(poll(&mut follow, 3), [] as [i64; 0], "not found");
+    let archive = at("archives/20261120T164407+0000-20261120T164408+0000-0");
+    fs::create_dir_all(archive.parent().unwrap()).unwrap();
+    fs::rename(elsewhere.path().join("ust"), archive).unwrap();
+    assert_eq!(poll(&mut follow, 4), [30, 50]);
+    // One that was deleted is not waited for.
+    trace.write(&at("20261120T164409+0000-2"), "ch", &[packet(3, &[60])]);
+    fs::remove_file(new).unwrap();
+    let later: Vec<i64> = (5..10).flat_map(|now| poll(&mut follow, now)).collect();
+    assert_eq!(later, [60]);
     no_findings(&follow);
 }
 

@@ -46,7 +46,8 @@ pub(super) fn follow(
         if let Some(doubt) = reading.selection.doubt() {
             complain(&format!("note: --grep: {doubt}, so far"));
         }
-        if reading.is_full() || follow.horizon() >= options.range.end {
+        let end = options.range.end;
+        if reading.is_full() || end < Timestamp::MAX && follow.has_come_to(end) {
             return Ok(());
         }
         match stop.recv_timeout(EVERY) {

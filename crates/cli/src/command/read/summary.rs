@@ -61,6 +61,15 @@ pub(crate) fn tell_backward(backward: u64) {
     }
 }
 
+/// Says how often a stream told of a time that the others had passed, if one did.
+pub(crate) fn tell_late(late: u64) {
+    if late > 0 {
+        complain(&format!(
+            "late: {late} event records were written too late to come in order of time"
+        ));
+    }
+}
+
 /// Says what could not be read, if anything.
 pub(crate) fn tell(findings: &Findings) -> bool {
     findings.kept().iter().for_each(|finding| complain(&format!("unreadable: {finding}")));

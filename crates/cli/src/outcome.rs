@@ -6,6 +6,7 @@
 //! | 1 | ran, and the answer is no: nothing matched, or some of the data cannot be read |
 //! | 2 | could not run: usage, files, peers |
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -34,7 +35,19 @@ pub(crate) fn report(result: anyhow::Result<Outcome>) -> ExitCode {
 
 /// Writes one line to standard error; when even that is closed there is nobody left to tell.
 pub(crate) fn complain(line: &str) {
-    drop(writeln!(io::stderr().lock(), "{line}"));
+    drop(writeln!(io::stderr().lock(), "{}", plain(line)));
+}
+
+/// One line that does nothing to a terminal: control characters, which names of files and fields may have, as escapes.
+pub(crate) fn plain(line: &str) -> Cow<'_, str> {
+    if !line.contains(char::is_control) {
+        return Cow::Borrowed(line);
+    }
+    let escape = |character: char| match character.is_control() {
+        true => character.escape_default().to_string(),
+        false => character.to_string(),
+    };
+    Cow::Owned(line.chars().map(escape).collect())
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
@@ -43,4 +56,15 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
             .downcast_ref::<io::Error>()
             .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_make_two_lines_or_colour_the_terminal() {
+        assert_eq!(plain("a\n\u{1b}[31mé"), "a\\n\\u{1b}[31mé");
+        assert_eq!(plain("unreadable: é"), "unreadable: é");
+    }
 }

@@ -88,6 +88,18 @@ impl From<tracedir::Error> for Error {
 }
 
 impl Error {
+    /// Whether the metadata of one folder are of no use.
+    pub(crate) fn is_of_metadata(&self) -> bool {
+        match self {
+            Self::Metadata { .. } => true,
+            Self::Read(error) => matches!(
+                **error,
+                tracedir::Error::MetadataEmpty { .. } | tracedir::Error::MetadataTooLarge { .. }
+            ),
+            _ => false,
+        }
+    }
+
     pub(crate) fn io(action: Action, path: &Path) -> impl FnOnce(io::Error) -> Self + use<'_> {
         move |source| Self::Io { action, path: path.to_owned(), source }
     }

@@ -49,6 +49,8 @@ pub struct Report {
     pub damage: Vec<Damage>,
     /// How much more could not be read.
     pub more_damage: u64,
+    /// Trace folders whose metadata are of no use, and with it all in them: the first [`Report::MAX_DAMAGE`].
+    pub refused: Vec<Error>,
 }
 
 impl Report {
@@ -62,6 +64,14 @@ impl Report {
             self.more_damage += 1;
         }
     }
+
+    fn refuse(&mut self, error: Error) {
+        if self.refused.len() < Self::MAX_DAMAGE {
+            self.refused.push(error);
+        } else {
+            self.more_damage += 1;
+        }
+    }
 }
 
 /// Converts all traces at or below `inputs` into the folder `out`, which is made whole or not at all: it appears when
@@ -71,8 +81,8 @@ impl Report {
 /// name.
 ///
 /// # Errors
-/// [`Error`]: unreadable metadata, an `out` that is not empty, files that cannot be read or written, or a `progress` that
-/// says to stop. Damage inside of streams is no error, but in the report.
+/// [`Error`]: metadata of no use in all folders, an `out` that is not empty, files that cannot be read or written, or a `progress` that
+/// says to stop. Damage inside of streams and metadata of no use in some of the folders are no error, but in the report.
 pub fn convert_ctf<P: AsRef<Path>>(
     inputs: &[P],
     out: &Path,
@@ -91,9 +101,15 @@ pub fn convert_ctf<P: AsRef<Path>>(
         progress,
     };
     for (folder, place) in &tasks {
-        job.trace(folder, &partial.path.join(place))?;
+        match job.trace(folder, &partial.path.join(place)) {
+            Err(error) if error.is_of_metadata() => job.report.refuse(error),
+            done => done?,
+        }
     }
     let Job { mut report, notes, .. } = job;
+    if report.traces == 0 && !report.refused.is_empty() {
+        return Err(report.refused.swap_remove(0));
+    }
     report.notes = notes.lines().map(|(what, count)| Note { what, count }).collect();
     partial.finish()?;
     Ok(report)
@@ -252,6 +268,10 @@ impl Output {
 impl Job<'_> {
     fn trace(&mut self, folder: &TraceFolder, target: &Path) -> Result<(), Error> {
         let path = folder.metadata();
+        if folder.metadata_len == 0 {
+            let stream_bytes = folder.stream_bytes();
+            return Err(tracedir::Error::MetadataEmpty { path, stream_bytes }.into());
+        }
         if folder.metadata_len > MAX_METADATA_BYTES {
             let (len, limit) = (folder.metadata_len, MAX_METADATA_BYTES);
             return Err(tracedir::Error::MetadataTooLarge { path, len, limit }.into());

@@ -240,6 +240,32 @@ fn damage_is_said_and_costs_its_packet_only() {
 }
 
 #[test]
+fn metadata_of_no_use_cost_their_folder_only() {
+    let both = tempfile::tempdir().unwrap();
+    for name in ["good", "no\nuse"] {
+        fs::rename(trace().keep(), both.path().join(name)).unwrap();
+    }
+    for metadata in ["", "nonsense"] {
+        fs::write(both.path().join("no\nuse/metadata"), metadata).unwrap();
+        for form in ["1.8", "2", "perfetto", "firefox"] {
+            let out = tempfile::tempdir().unwrap();
+            let output = convert(both.path(), &out.path().join("out"), &["--to", form]);
+            assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+            let said: Vec<&str> =
+                stderr(&output).lines().filter(|line| line.starts_with("unreadable: ")).collect();
+            assert_eq!(said.len(), 1, "{}", stderr(&output));
+            assert!(said[0].contains("no\\nuse/metadata"), "{}", said[0]);
+            if form == "2" {
+                assert_eq!(own_text(&out.path().join("out"), &[]).lines().count(), 3);
+            }
+            let alone =
+                convert(&both.path().join("no\nuse"), &out.path().join("new"), &["--to", form]);
+            assert_eq!(alone.status.code(), Some(2), "{}", stderr(&alone));
+        }
+    }
+}
+
+#[test]
 fn an_interrupt_leaves_nothing_behind() {
     let Some(path) = recorded("kernel-perf") else { return };
     for form in ["2", "firefox"] {

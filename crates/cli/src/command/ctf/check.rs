@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use tracedir::{Checked, Detail, Remark};
 
-use crate::outcome::{Outcome, complain};
+use crate::outcome::{Outcome, complain, plain};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut failed = None;
     let mut tell = |remark: Remark| {
         let line = match args.format {
-            Format::Text => remark.to_string(),
+            Format::Text => plain(&remark.to_string()).into_owned(),
             Format::Json => document(&remark),
         };
         if failed.is_none() {

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
-    Ok(tell(&report.context("cannot convert")?))
+    Ok(tell(report.context("cannot convert")?))
 }
 
 /// Writes one file for a viewer: under another name until it is whole, or as it comes to standard output.
@@ -175,15 +175,19 @@ fn tell_shown(summary: &Summary) -> Outcome {
 }
 
 /// Says what became of what could not be kept, and what could not be read.
-fn tell(report: &Report) -> Outcome {
+fn tell(report: Report) -> Outcome {
     for note in &report.notes {
         complain(&format!("note: {} ({})", note.what, note.count));
     }
+    let is_whole = report.damage.is_empty() && report.refused.is_empty();
     report.damage.iter().for_each(|damage| complain(&format!("unreadable: {damage}")));
+    for refused in report.refused {
+        complain(&format!("unreadable: {:#}", anyhow::Error::from(refused)));
+    }
     if report.more_damage > 0 {
         complain(&format!("unreadable: {} more", report.more_damage));
     }
-    if report.damage.is_empty() { Outcome::Done } else { Outcome::No }
+    if is_whole { Outcome::Done } else { Outcome::No }
 }
 
 /// The range of time in the local zone; a time of day is one of the recording's first day.

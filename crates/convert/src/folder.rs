@@ -17,7 +17,7 @@ use ctf::packet::EventReader;
 use ctf::writer::{Appended, OpenPacket, PacketStart, Schema, SealedPacket, WriteError};
 use ctf::{ClockClass, CtfVersion, Scope, TraceClass};
 use model::{TimeRange, Timestamp};
-use tracedir::{MAX_METADATA_BYTES, MAX_PACKET_BYTES, TraceFolder, discover};
+use tracedir::{MAX_METADATA_BYTES, MAX_PACKET_BYTES, StreamFile, TraceFolder, discover};
 
 use crate::classes::{Extra, Extras, Mapped, Notes, map};
 use crate::cut::cycles_in;
@@ -294,6 +294,7 @@ impl Job<'_> {
             let mut stream = StreamJob {
                 job: &mut *self,
                 path: &file.path,
+                file,
                 schema: &schema,
                 streams: &streams,
                 events: &events,
@@ -315,6 +316,7 @@ impl Job<'_> {
 struct StreamJob<'s, 'j> {
     job: &'s mut Job<'j>,
     path: &'s Path,
+    file: &'s StreamFile,
     schema: &'s Schema,
     streams: &'s [[Extras; 2]],
     events: &'s [[Extras; 2]],
@@ -333,8 +335,16 @@ impl<'s> StreamJob<'s, '_> {
             let head = match found {
                 Ok(head) => head,
                 Err(cause) => {
+                    let reason = match &cause {
+                        Cause::Decode(error) => Some(&error.kind),
+                        _ => None,
+                    };
+                    let after = self.file.after_damage(offset, reason);
                     self.job.report.damage(self.path, offset, cause);
-                    break;
+                    let Some(after) = after else { break };
+                    offset = after;
+                    next = packets.head(offset).map_err(read)?;
+                    continue;
                 }
             };
             offset = head.offset + head.len.max(1);

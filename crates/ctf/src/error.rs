@@ -328,6 +328,17 @@ pub enum DecodeErrorKind {
 }
 
 impl DecodeErrorKind {
+    /// The length in bytes of a packet whose header contradicts itself, when it announces one all the same.
+    #[must_use]
+    pub fn packet_bytes(&self) -> Option<u64> {
+        match self {
+            Self::PacketSizes { total_bits, .. } => {
+                Some(total_bits / 8).filter(|bytes| *bytes > 0 && total_bits % 8 == 0)
+            }
+            _ => None,
+        }
+    }
+
     /// The numbers of the message by their names, for programs.
     #[must_use]
     pub fn values(&self) -> Vec<(&'static str, i128)> {

@@ -525,7 +525,13 @@ impl Checker<'_> {
         at: At<'_>,
         cause: Cause,
     ) -> Option<u64> {
-        let next = index.and_then(|index| index.after(at.packet));
+        let indexed = index.and_then(|index| index.after(at.packet));
+        let announced = match &cause {
+            Cause::Damaged(error) => error.kind.packet_bytes(),
+            _ => None,
+        };
+        let announced = announced.and_then(|bytes| at.packet.checked_add(bytes));
+        let next = announced.filter(|next| *next <= file.file.len).or(indexed);
         let lost_bytes = file.file.len.saturating_sub(at.packet);
         self.packet(
             at,

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use ctf::DecodeErrorKind;
 use ctf::index::{HEADER_LEN, IndexCheck, IndexEntry, IndexError, IndexVersion};
 
 use crate::discover::StreamFile;
@@ -122,6 +123,20 @@ impl Index {
         let rest = self.block.get(self.at..).unwrap_or_default();
         self.at += entry_len;
         Ok(IndexEntry::decode(rest, self.version))
+    }
+}
+
+impl StreamFile {
+    /// Where the next packet begins when the header of the one at `offset_bytes` cannot be read for a reason: by the
+    /// length that it announces all the same, else by the index beside the file. `None` when nothing tells.
+    #[must_use]
+    pub fn after_damage(&self, offset_bytes: u64, reason: Option<&DecodeErrorKind>) -> Option<u64> {
+        let announced = || offset_bytes.checked_add(reason?.packet_bytes()?);
+        announced().filter(|next| *next <= self.len).or_else(|| {
+            let mut index = Index::open(self).ok()??;
+            index
+                .find_map(|entry| (entry.offset_bytes > offset_bytes).then_some(entry.offset_bytes))
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use convert::{Error, Options, Report, convert_ctf};
 use ctf::CtfVersion;
 use model::{TimeRange, Timestamp};
 
-use crate::support::{modern, read, recorded};
+use crate::support::{modern, read, read_what_can_be, recorded};
 
 fn convert(from: &Path, to: &Path, version: CtfVersion, range: TimeRange) -> Report {
     let options = Options { version, range };
@@ -127,4 +127,32 @@ fn damage_costs_its_packet_and_is_told() {
     let report = convert(trace.path(), &target, CtfVersion::V2, TimeRange::ALL);
     assert_eq!((report.events, report.damage.len()), (2, 1));
     assert_eq!(read(&target, TimeRange::ALL).0.lines().count(), 2);
+}
+
+#[test]
+fn a_packet_header_of_no_use_costs_its_packet_where_the_next_one_can_be_found() {
+    let Some(path) = recorded("ust-lost-events") else { return };
+    let source = path.join("trace/ust/uid/54321/64-bit");
+    let packet = 16 << 10;
+    // The content's length, which contradicts the packet's; and the magic number, behind which only an index helps.
+    for (at, is_indexed, is_found) in [(48, false, true), (0, true, true), (0, false, false)] {
+        let copy = tempfile::tempdir().expect("a folder");
+        fs::create_dir(copy.path().join("index")).expect("made");
+        for file in ["metadata", "ch_1", "index/ch_1.idx"] {
+            if is_indexed || !file.ends_with(".idx") {
+                fs::copy(source.join(file), copy.path().join(file)).expect("copied");
+            }
+        }
+        let stream = copy.path().join("ch_1");
+        let mut bytes = fs::read(&stream).expect("read");
+        bytes[packet + at..][..4].copy_from_slice(&[0xFF; 4]);
+        fs::write(&stream, bytes).expect("written");
+        let (before, _, findings) = read_what_can_be(copy.path(), TimeRange::ALL).expect("read");
+        let out = copy.path().join(".out");
+        let report = convert(copy.path(), &out, CtfVersion::V2, TimeRange::ALL);
+        assert_eq!((report.damage.len(), findings), (1, 1), "{at}");
+        let after = read(&out, TimeRange::ALL).0;
+        assert!(after == before, "{at}");
+        assert_eq!(after.lines().count() > 5000, is_found, "{at}: {}", after.lines().count());
+    }
 }

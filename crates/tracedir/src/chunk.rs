@@ -209,57 +209,22 @@ fn missing_in_index(file: &StreamFile) -> Option<Missing> {
 
 /// `YYYYMMDDTHHMMSS+ZZZZ`.
 fn parse_time(text: &str) -> Option<Timestamp> {
-    let number = |from: usize, len: usize| {
-        let digits = text.get(from..from + len)?;
-        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<i64>().ok())?
+    let fits = |(at, byte): (usize, u8)| match at {
+        8 => byte == b'T',
+        15 => byte == b'+' || byte == b'-',
+        _ => byte.is_ascii_digit(),
     };
-    let bytes = text.as_bytes();
-    let (separator, sign) = (bytes.get(8)?, bytes.get(15)?);
-    let east_s = number(16, 2)? * 3_600 + number(18, 2)? * 60;
-    let offset_s = match sign {
-        b'+' => east_s,
-        b'-' => -east_s,
-        _ => return None,
-    };
-    let (month, day) = (number(4, 2)?, number(6, 2)?);
-    let (hour, minute, second) = (number(9, 2)?, number(11, 2)?, number(13, 2)?);
-    let plausible = *separator == b'T'
-        && text.len() == TIME_LEN
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second <= 60;
-    if !plausible {
+    if text.len() != TIME_LEN || !text.bytes().enumerate().all(fits) {
         return None;
     }
-    let days = days_from_epoch(number(0, 4)?, month, day);
-    let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second - offset_s;
-    Some(Timestamp::from_nanos(seconds.checked_mul(1_000_000_000)?))
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar: years are counted from March, so that the leap day
-/// is a year's last.
-fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let before_year = year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    let before_month = (153 * month + 2) / 5;
-    const MARCH_1_OF_YEAR_0: i64 = 719_468;
-    before_year + before_month + day - 1 - MARCH_1_OF_YEAR_0
+    let parsed = jiff::fmt::strtime::parse("%Y%m%dT%H%M%S%z", text).ok()?;
+    let nanos = parsed.to_timestamp().ok()?.as_nanosecond();
+    i64::try_from(nanos).ok().map(Timestamp::from_nanos)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_are_counted_over_leap_years() {
-        assert_eq!(days_from_epoch(1970, 1, 1), 0);
-        assert_eq!(days_from_epoch(2000, 2, 29), 11_016);
-        assert_eq!(days_from_epoch(2000, 3, 1), 11_017);
-        assert_eq!(days_from_epoch(2026, 11, 20), 20_777);
-        assert_eq!(days_from_epoch(1969, 12, 31), -1);
-    }
 
     #[test]
     fn chunk_names_say_times_in_any_zone_and_an_id() {
@@ -268,6 +233,8 @@ mod tests {
         assert_eq!(seconds(west.begin), 1_795_193_047);
         assert_eq!(west.end.map(seconds), Some(1_795_193_048));
         assert_eq!(west.id, 12);
+        let leap = ChunkName::parse("20000229T000000+0000-0").unwrap();
+        assert_eq!(seconds(leap.begin), 951_782_400);
         let east = ChunkName::parse("20261120T221407+0530-0").unwrap();
         assert_eq!((seconds(east.begin), east.end, east.id), (1_795_193_047, None, 0));
     }
@@ -282,6 +249,9 @@ mod tests {
             "20261120T114407-0500-x",
             "20261120T114407-0500-+3",
             "20261320T114407-0500-3",
+            "20260229T114407-0500-3",
+            "99991120T114407-0500-3",
+            "+0261120T114407-0500-3",
             "20261120T114407-0500-20261120T114408-0500",
             "20261120T114407-0500-20261120T114408-0500-99999999999999999999",
             "2026112éT14407-0500-3",

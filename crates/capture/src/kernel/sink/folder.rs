@@ -89,24 +89,9 @@ impl Chunk {
 
 /// `YYYYMMDDTHHMMSS+0000`.
 fn date(unix_s: u64) -> String {
-    let (days, seconds) = (unix_s / 86_400, unix_s % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}+0000")
-}
-
-/// The Gregorian date of a day since 1970: years begin in March, so that the leap day is the last of its year, and
-/// repeat every 146,097 days (400 years).
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    let instant = i64::try_from(unix_s).ok().and_then(|at| jiff::Timestamp::from_second(at).ok());
+    // No clock shows a later time than the calendar's last.
+    instant.unwrap_or(jiff::Timestamp::MAX).strftime("%Y%m%dT%H%M%S+0000").to_string()
 }
 
 #[cfg(test)]

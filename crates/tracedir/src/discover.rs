@@ -7,12 +7,13 @@
 //!
 //! Symbolic links below the given paths are not followed: a recording never leads out of its folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::chunk::{ARCHIVES, ChunkName};
 use crate::error::{Action, Error};
 
 /// Deepest nesting below a given path. LTTng's deepest layout needs 9.
@@ -75,26 +76,85 @@ impl StreamFile {
 /// [`Error::NotAFolder`] or [`Error::Io`] for the first path or folder that cannot be listed, [`Error::TooDeep`] and
 /// [`Error::TooMany`] at the limits. An empty result is not an error.
 pub fn discover<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<TraceFolder>, Error> {
-    let mut found = Discovery::default();
-    for path in paths {
-        let path = path.as_ref();
-        let real =
-            fs::canonicalize(path).map_err(|source| Error::io(Action::Open, path, source))?;
-        if !real.is_dir() {
-            return Err(Error::NotAFolder { path: path.to_owned() });
-        }
-        found.walk(path.to_owned(), real)?;
+    Discovery::default().all(paths)
+}
+
+/// Looks at the same paths again and again.
+///
+/// A chunk in `archives` is not written any more, but it may have been copied there and still be growing: each is
+/// listed again a few times after it was found and after it changed, and then once in a while.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    looks: u64,
+    chunks: HashMap<PathBuf, SealedChunk>,
+}
+
+/// What was found in a chunk's folder.
+#[derive(Debug)]
+struct SealedChunk {
+    traces: BTreeMap<PathBuf, TraceFolder>,
+    /// The look that found a change.
+    changed: u64,
+    /// The look that met it last.
+    met: u64,
+    /// In which looks it is listed again, of every [`Watch::ONCE_IN`].
+    turn: u64,
+}
+
+impl Watch {
+    /// How many looks in a row list a chunk that changed.
+    const SETTLING: u64 = 4;
+    /// Once in so many looks a settled chunk is listed again.
+    const ONCE_IN: u64 = 32;
+
+    /// As [`discover`].
+    pub(crate) fn look<P: AsRef<Path>>(&mut self, paths: &[P]) -> Result<Vec<TraceFolder>, Error> {
+        self.looks += 1;
+        let looks = self.looks;
+        let found = Discovery { watch: Some(self), ..Discovery::default() }.all(paths)?;
+        self.chunks.retain(|_, chunk| chunk.met == looks);
+        Ok(found)
     }
-    let mut folders: Vec<TraceFolder> = found.traces.into_values().collect();
-    folders.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(folders)
+
+    /// The traces of a sealed chunk, when it need not be listed.
+    fn settled(&mut self, folder: &Path) -> Option<&BTreeMap<PathBuf, TraceFolder>> {
+        let chunk = self.chunks.get_mut(folder)?;
+        chunk.met = self.looks;
+        let settled = self.looks - chunk.changed >= Self::SETTLING;
+        (settled && self.looks % Self::ONCE_IN != chunk.turn).then_some(&chunk.traces)
+    }
+
+    /// Keeps what was found in a sealed chunk.
+    fn keep(&mut self, folder: &Path, traces: &BTreeMap<PathBuf, TraceFolder>) {
+        let (looks, turn) = (self.looks, self.chunks.len() as u64 % Self::ONCE_IN);
+        match self.chunks.get_mut(folder) {
+            Some(known) if known.traces == *traces => {}
+            Some(known) => {
+                known.traces.clone_from(traces);
+                known.changed = looks;
+            }
+            None => {
+                let traces = traces.clone();
+                let chunk = SealedChunk { traces, changed: looks, met: looks, turn };
+                self.chunks.insert(folder.to_owned(), chunk);
+            }
+        }
+    }
+}
+
+/// Whether this is the folder of a sealed chunk.
+fn is_sealed_chunk(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(OsStr::to_str).and_then(ChunkName::parse);
+    name.is_some_and(|name| name.end.is_some())
+        && folder.parent().and_then(Path::file_name) == Some(OsStr::new(ARCHIVES))
 }
 
 #[derive(Default)]
-struct Discovery {
+struct Discovery<'w> {
     /// Keyed by the canonical path, so that overlapping arguments meet.
     traces: BTreeMap<PathBuf, TraceFolder>,
     files: usize,
+    watch: Option<&'w mut Watch>,
 }
 
 struct Pending {
@@ -103,10 +163,33 @@ struct Pending {
     depth: usize,
 }
 
-impl Discovery {
-    fn walk(&mut self, shown: PathBuf, real: PathBuf) -> Result<(), Error> {
-        let mut pending = vec![Pending { shown, real, depth: 0 }];
+impl Discovery<'_> {
+    fn all<P: AsRef<Path>>(mut self, paths: &[P]) -> Result<Vec<TraceFolder>, Error> {
+        for path in paths {
+            let path = path.as_ref();
+            let real =
+                fs::canonicalize(path).map_err(|source| Error::io(Action::Open, path, source))?;
+            if !real.is_dir() {
+                return Err(Error::NotAFolder { path: path.to_owned() });
+            }
+            self.walk(Pending { shown: path.to_owned(), real, depth: 0 })?;
+        }
+        let mut folders: Vec<TraceFolder> = self.traces.into_values().collect();
+        folders.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(folders)
+    }
+
+    fn walk(&mut self, first: Pending) -> Result<(), Error> {
+        let mut pending = vec![first];
         while let Some(folder) = pending.pop() {
+            if is_sealed_chunk(&folder.shown)
+                && let Some(watch) = self.watch.take()
+            {
+                let taken = self.chunk(watch, folder);
+                self.watch = Some(watch);
+                taken?;
+                continue;
+            }
             if folder.depth > MAX_DEPTH {
                 return Err(Error::TooDeep { path: folder.shown, limit: MAX_DEPTH });
             }
@@ -125,28 +208,39 @@ impl Discovery {
                 depth: folder.depth + 1,
             }));
             if let Some(metadata_len) = listed.metadata_len {
-                self.add(folder, metadata_len, listed.files)?;
+                let stream_files = listed.files;
+                let trace = TraceFolder { path: folder.shown, metadata_len, stream_files };
+                self.add(folder.real, trace)?;
             }
         }
         Ok(())
     }
 
-    fn add(
-        &mut self,
-        folder: Pending,
-        metadata_len: u64,
-        stream_files: Vec<StreamFile>,
-    ) -> Result<(), Error> {
-        self.files = self.files.saturating_add(stream_files.len());
+    /// The traces of a sealed chunk, listed again or not.
+    fn chunk(&mut self, watch: &mut Watch, folder: Pending) -> Result<(), Error> {
+        let shown = folder.shown.clone();
+        let traces = match watch.settled(&shown) {
+            Some(settled) => settled.clone(),
+            None => {
+                let mut listed = Discovery::default();
+                listed.walk(folder)?;
+                watch.keep(&shown, &listed.traces);
+                listed.traces
+            }
+        };
+        traces.into_iter().try_for_each(|(real, trace)| self.add(real, trace))
+    }
+
+    fn add(&mut self, real: PathBuf, trace: TraceFolder) -> Result<(), Error> {
+        self.files = self.files.saturating_add(trace.stream_files.len());
         if self.files > MAX_STREAM_FILES || self.traces.len() >= MAX_STREAM_FILES {
             return Err(Error::TooMany {
                 things: "stream files",
-                path: folder.shown,
+                path: trace.path,
                 limit: MAX_STREAM_FILES,
             });
         }
-        let trace = TraceFolder { path: folder.shown, metadata_len, stream_files };
-        self.traces.entry(folder.real).or_insert(trace);
+        self.traces.entry(real).or_insert(trace);
         Ok(())
     }
 }
@@ -191,4 +285,46 @@ fn list(folder: &Path) -> Result<Listing, Error> {
     }
     listing.files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(listing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, len: usize) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path.parent().unwrap().join(METADATA), "x").unwrap();
+        fs::write(path, vec![0; len]).unwrap();
+    }
+
+    #[test]
+    fn a_settled_chunk_is_listed_once_in_a_while_and_all_else_each_time() {
+        let session = tempfile::tempdir().unwrap();
+        let chunk = |id: u64| {
+            let name = format!("archives/20261120T164407+0000-20261120T164408+0000-{id}");
+            session.path().join(name)
+        };
+        let file = |id: u64| chunk(id).join("ust/ch");
+        (0..40).for_each(|id| write(&file(id), 1));
+        let open = session.path().join("20261120T164408+0000-40/ust/ch");
+        let mut watch = Watch::default();
+        let paths = [session.path()];
+        let mut look = || watch.look(&paths).unwrap();
+        for len in 1..20 {
+            write(&open, len);
+            assert_eq!(look(), discover(&paths).unwrap(), "{len}");
+        }
+        // What grows though it should not is found at last, and then listed for some time.
+        write(&file(7), 2);
+        let looks = (1..=Watch::ONCE_IN).find(|_| look() == discover(&paths).unwrap());
+        assert!(looks.is_some_and(|looks| looks > 1), "{looks:?}");
+        write(&file(7), 3);
+        assert_eq!(look(), discover(&paths).unwrap());
+        // A chunk that is deleted or arrives is seen at once.
+        fs::remove_dir_all(chunk(3)).unwrap();
+        write(&file(41), 1);
+        assert_eq!(look(), discover(&paths).unwrap());
+        assert_eq!(watch.chunks.len(), 40);
+        assert_eq!(Watch::default().look(&[chunk(7)]).unwrap(), discover(&[chunk(7)]).unwrap());
+    }
 }

@@ -12,7 +12,7 @@ use model::{TimeRange, Timestamp};
 
 use crate::classes::ClassCache;
 use crate::correlate::{self, Uncorrelated, Use};
-use crate::discover::{StreamFile, TraceFolder, discover};
+use crate::discover::{StreamFile, TraceFolder, Watch};
 use crate::error::Error;
 use crate::finding::{Finding, Findings};
 use crate::heads::{Head, Headers};
@@ -75,6 +75,7 @@ pub struct Follow {
     paths: Vec<PathBuf>,
     options: FollowOptions,
     cache: ClassCache,
+    watch: Watch,
     folders: HashMap<PathBuf, Folder>,
     files: HashMap<PathBuf, Known>,
     traces: Vec<TraceKey>,
@@ -157,6 +158,7 @@ impl Follow {
             paths: paths.iter().map(|path| path.as_ref().to_owned()).collect(),
             options,
             cache: ClassCache::default(),
+            watch: Watch::default(),
             folders: HashMap::new(),
             files: HashMap::new(),
             traces: Vec::new(),
@@ -175,11 +177,11 @@ impl Follow {
     /// Looks at what was written until `now`.
     ///
     /// # Errors
-    /// As [`discover`]; [`Error::Uncorrelated`] when a trace appeared whose clock cannot be compared with the others'.
+    /// As [`discover`](crate::discover()); [`Error::Uncorrelated`] when a trace appeared whose clock cannot be compared with the others'.
     /// Asking again is possible.
     pub fn poll(&mut self, now: Timestamp) -> Result<(), Error> {
         // Packets only need metadata that were written before them, so lengths are taken first.
-        let folders = discover(&self.paths)?;
+        let folders = self.watch.look(&self.paths)?;
         let known = self.sources.len();
         self.forget_all_but(&folders);
         for folder in folders {

@@ -12,8 +12,14 @@ use super::Reading;
 use crate::outcome::complain;
 use crate::stop;
 
-/// How often the folders are looked at.
+/// How often the folders are looked at, at the most.
 const EVERY: Duration = Duration::from_millis(200);
+
+/// Looking takes no more than one part in so many of the time: a folder of thousands of chunks is looked at less often.
+const SHARE: u32 = 20;
+
+/// How often they are looked at, at the least.
+const AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
 /// How many times in a row looking may fail: folders vanish between two steps of a rotation.
 const MISSED: u32 = 10;
@@ -34,7 +40,10 @@ pub(super) fn follow(
     };
     let mut missed = None;
     loop {
-        match follow.poll(now()) {
+        let looked = Instant::now();
+        let polled = follow.poll(now());
+        let every = (looked.elapsed() * (SHARE - 1)).clamp(EVERY, AT_LEAST_EVERY);
+        match polled {
             Ok(()) => missed = Some(0),
             Err(error @ Error::Io { .. }) => match &mut missed {
                 Some(times) if *times < MISSED => *times += 1,
@@ -50,7 +59,7 @@ pub(super) fn follow(
         if reading.is_full() || end < Timestamp::MAX && follow.has_come_to(end) {
             return Ok(());
         }
-        match stop.recv_timeout(EVERY) {
+        match stop.recv_timeout(every) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
         }

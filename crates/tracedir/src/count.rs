@@ -24,15 +24,27 @@ impl Recording {
     ///
     /// Goes through one stream after the other. Losses are told to `lose` in that order; what is unreadable is found by
     /// the same checks.
-    pub fn count(&self, range: TimeRange, mut lose: impl FnMut(&Loss<'_>)) -> Counted {
+    pub fn count(&self, range: TimeRange, lose: impl FnMut(&Loss<'_>)) -> Counted {
+        self.count_with(range, lose, |_| {})
+    }
+
+    /// As [`Self::count`]; the length in bytes of each packet that is gone through is told to `pass`.
+    pub fn count_with(
+        &self,
+        range: TimeRange,
+        mut lose: impl FnMut(&Loss<'_>),
+        mut pass: impl FnMut(u64),
+    ) -> Counted {
         let mut counted = Counted::default();
         for (stream_index, stream) in self.streams().iter().enumerate() {
             let window = Window::new(Handles::Keep, READ_AHEAD);
             let mut lane = Lane::new(window, PacketEnds::Passed);
-            let (events, backward) = lane.count(stream, range, &mut counted.findings, |lost| {
+            let lose = |lost| {
                 let crate::lane::Lost { kind, count, begin, end } = lost;
                 lose(&Loss { stream, stream_index, kind, count, begin, end });
-            });
+            };
+            let findings = &mut counted.findings;
+            let (events, backward) = lane.count(stream, range, findings, lose, &mut pass);
             counted.events += events;
             counted.backward += backward;
         }

@@ -218,13 +218,14 @@ impl Lane {
     }
 
     /// Goes through the whole stream and counts, as far as they lie in the range, its event records; losses go to
-    /// `lose`.
+    /// `lose`, lengths of packets to `pass`.
     pub(crate) fn count(
         &mut self,
         stream: &Stream,
         range: TimeRange,
         findings: &mut Findings,
         mut lose: impl FnMut(Lost),
+        mut pass: impl FnMut(u64),
     ) -> (u64, u64) {
         let (mut events, mut backward) = (0, 0);
         let mut turn = self.begin(stream, range, findings);
@@ -243,6 +244,7 @@ impl Lane {
                 Pending::First | Pending::Event => events += u64::from(is_in),
                 Pending::Opened => {
                     let Some(reader) = self.reader.as_mut() else { break };
+                    pass(reader.packet().total_bytes().unwrap_or(0));
                     let count = reader.count_rest(range.begin.nanos()..range.end.nanos());
                     events += count.events + if is_in { count.untimed } else { 0 };
                     backward += count.backward;

@@ -18,7 +18,7 @@ use ctf::filter::{Filter, FilterError};
 use ctf::format::json::JsonWriter;
 use model::{TimeRange, Timestamp};
 use tracedir::{
-    ClassCache, Correlate, Follow, FollowOptions, Item, PacketEnds, ReadOptions, Recording,
+    ClassCache, Correlate, Follow, FollowOptions, Item, Loss, PacketEnds, ReadOptions, Recording,
 };
 
 use self::counts::{Count, Counts};
@@ -190,8 +190,7 @@ fn run_once(args: &Args) -> anyhow::Result<Outcome> {
         _ => PacketEnds::Passed,
     };
     let mut merged = recording.merged_with(range, packet_ends);
-    let whole = range == TimeRange::ALL && args.limit.is_none();
-    let progress = Progress::new(&recording, args.output.is_some(), whole);
+    let progress = progress(args, &recording, range);
     let mut reading = Reading::new(args, selection, progress)?;
     reading.printer.name_streams(&recording);
     while !reading.is_full()
@@ -205,11 +204,20 @@ fn run_once(args: &Args) -> anyhow::Result<Outcome> {
     Ok(if unreadable || !found { Outcome::No } else { Outcome::Done })
 }
 
+fn progress(args: &Args, recording: &Recording, range: TimeRange) -> Progress {
+    let whole = range == TimeRange::ALL && args.limit.is_none();
+    let late = args.output.is_some() || args.count.is_some() || args.format == Format::None;
+    Progress::new(recording, late, whole)
+}
+
 /// Counts what needs neither to be shown nor to be chosen.
 fn count(args: &Args, recording: &Recording, range: TimeRange) -> anyhow::Result<Outcome> {
     let mut sink = Sink::open(args.output.as_deref())?;
     let mut losses = Losses::default();
-    let counted = recording.count(range, |loss| losses.add(loss));
+    let mut progress = progress(args, recording, range);
+    let lose = |loss: &Loss<'_>| progress.aside(|| losses.add(loss));
+    let counted = recording.count_with(range, lose, |bytes| progress.pass(bytes));
+    progress.finish();
     sink.write(&format!("{}\n", counted.events)).with_context(|| unwritten(args))?;
     losses.complain();
     summary::tell_backward(counted.backward);
@@ -334,7 +342,7 @@ impl Reading {
             }
             Item::Loss(loss) => {
                 self.printer.flush()?;
-                self.losses.add(loss);
+                self.progress.aside(|| self.losses.add(loss));
             }
         }
         Ok(())

@@ -19,10 +19,10 @@ impl Progress {
         Self { bar: None, entered: Vec::new() }
     }
 
-    /// Shown when standard error is a terminal and the output is not; `whole`: everything will be read, so that the end
-    /// can be foreseen.
-    pub(crate) fn new(recording: &Recording, to_file: bool, whole: bool) -> Self {
-        let shown = io::stderr().is_terminal() && (to_file || !io::stdout().is_terminal());
+    /// Shown when standard error is a terminal and no output comes there meanwhile: it goes elsewhere, or is `late`.
+    /// `whole`: everything will be read, so that the end can be foreseen.
+    pub(crate) fn new(recording: &Recording, late: bool, whole: bool) -> Self {
+        let shown = io::stderr().is_terminal() && (late || !io::stdout().is_terminal());
         if !shown {
             return Self::none();
         }
@@ -47,6 +47,21 @@ impl Progress {
         let Some(entered) = self.entered.get_mut(event.stream_index) else { return };
         if std::mem::replace(entered, event.packet_index) != event.packet_index {
             bar.inc(event.record.packet().total_bytes().unwrap_or(0));
+        }
+    }
+
+    /// Does what writes lines to the terminal.
+    pub(crate) fn aside(&self, write: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
+    /// A packet was gone through.
+    pub(crate) fn pass(&self, packet_bytes: u64) {
+        if let Some(bar) = &self.bar {
+            bar.inc(packet_bytes);
         }
     }
 

@@ -162,7 +162,7 @@ pub(crate) struct PacketFile {
 }
 
 impl PacketFile {
-    /// Reads the first packet header; when that one is damaged and there is an index, the first readable one.
+    /// Reads the first packet header; when that one is damaged, the first readable one that can be found.
     pub(crate) fn open(
         file: StreamFile,
         class: &Arc<TraceClass>,
@@ -175,7 +175,9 @@ impl PacketFile {
         let readable = match headers.info(0) {
             Ok(info) => Ok((0, info)),
             // The packets before it are met and reported again when the file is read.
-            Err(cause) => first_indexed(&file, &mut headers).ok_or(cause),
+            Err(cause) => first_announced(&file, &mut headers, &cause)
+                .or_else(|| first_indexed(&file, &mut headers))
+                .ok_or(cause),
         };
         let (offset, info) = match readable {
             Ok(readable) => readable,
@@ -297,6 +299,29 @@ impl PacketFile {
     pub(crate) fn trusted_index(&self) -> Option<Index> {
         self.index().ok().flatten()
     }
+}
+
+/// The first readable packet behind damaged ones that announce their lengths all the same.
+fn first_announced(
+    file: &StreamFile,
+    headers: &mut Headers<'_>,
+    cause: &Cause,
+) -> Option<(u64, PacketInfo)> {
+    const MOST: usize = 1024;
+    let end = |offset: u64, cause: &Cause| match cause {
+        Cause::Damaged(error) => {
+            offset.checked_add(error.kind.packet_bytes()?).filter(|end| *end < file.len)
+        }
+        _ => None,
+    };
+    let mut offset = end(0, cause)?;
+    for _ in 0..MOST {
+        match headers.info(offset) {
+            Ok(info) => return Some((offset, info)),
+            Err(cause) => offset = end(offset, &cause)?,
+        }
+    }
+    None
 }
 
 /// The first packet after the file's very first that can be read, by the index.

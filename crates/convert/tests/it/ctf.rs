@@ -133,9 +133,15 @@ fn damage_costs_its_packet_and_is_told() {
 fn a_packet_header_of_no_use_costs_its_packet_where_the_next_one_can_be_found() {
     let Some(path) = recorded("ust-lost-events") else { return };
     let source = path.join("trace/ust/uid/54321/64-bit");
-    let packet = 16 << 10;
+    let packet: usize = 16 << 10;
     // The content's length, which contradicts the packet's; and the magic number, behind which only an index helps.
-    for (at, is_indexed, is_found) in [(48, false, true), (0, true, true), (0, false, false)] {
+    for (packet, at, is_indexed, is_found) in [
+        (packet, 48, false, true),
+        (0, 48, false, true),
+        (packet, 0, true, true),
+        (0, 0, true, true),
+        (packet, 0, false, false),
+    ] {
         let copy = tempfile::tempdir().expect("a folder");
         fs::create_dir(copy.path().join("index")).expect("made");
         for file in ["metadata", "ch_1", "index/ch_1.idx"] {

@@ -436,7 +436,10 @@ impl Checker<'_> {
         for finding in kept {
             match finding {
                 Finding::Trace(error) => {
-                    let path = metadata_path(&error).unwrap_or_default();
+                    let path = match &error {
+                        Error::Io { path, .. } => path.clone(),
+                        error => metadata_path(error).unwrap_or_default(),
+                    };
                     self.whole(path, Problem::Metadata(error));
                 }
                 Finding::Rest { path, offset_bytes, lost_bytes, cause } => {

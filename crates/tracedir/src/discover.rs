@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::chunk::{ARCHIVES, ChunkName};
 use crate::error::{Action, Error};
+use crate::finding::Findings;
 
 /// Deepest nesting below a given path. LTTng's deepest layout needs 9.
 pub const MAX_DEPTH: usize = 32;
@@ -76,6 +77,20 @@ impl StreamFile {
 /// [`Error::NotAFolder`] or [`Error::Io`] for the first path or folder that cannot be listed, [`Error::TooDeep`] and
 /// [`Error::TooMany`] at the limits. An empty result is not an error.
 pub fn discover<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<TraceFolder>, Error> {
+    let Found { folders, unlisted } = discover_listable(paths)?;
+    unlisted.into_iter().next().map_or(Ok(folders), Err)
+}
+
+/// What is below some paths.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) folders: Vec<TraceFolder>,
+    /// Folders below the paths that cannot be listed, the first [`Findings::KEPT`].
+    pub(crate) unlisted: Vec<Error>,
+}
+
+/// As [`discover`], where a folder below a path that cannot be listed is no error.
+pub(crate) fn discover_listable<P: AsRef<Path>>(paths: &[P]) -> Result<Found, Error> {
     Discovery::default().all(paths)
 }
 
@@ -107,8 +122,8 @@ impl Watch {
     /// Once in so many looks a settled chunk is listed again.
     const ONCE_IN: u64 = 32;
 
-    /// As [`discover`].
-    pub(crate) fn look<P: AsRef<Path>>(&mut self, paths: &[P]) -> Result<Vec<TraceFolder>, Error> {
+    /// As [`discover_listable`].
+    pub(crate) fn look<P: AsRef<Path>>(&mut self, paths: &[P]) -> Result<Found, Error> {
         self.looks += 1;
         let looks = self.looks;
         let found = Discovery { watch: Some(self), ..Discovery::default() }.all(paths)?;
@@ -154,6 +169,7 @@ struct Discovery<'w> {
     /// Keyed by the canonical path, so that overlapping arguments meet.
     traces: BTreeMap<PathBuf, TraceFolder>,
     files: usize,
+    unlisted: Vec<Error>,
     watch: Option<&'w mut Watch>,
 }
 
@@ -164,7 +180,7 @@ struct Pending {
 }
 
 impl Discovery<'_> {
-    fn all<P: AsRef<Path>>(mut self, paths: &[P]) -> Result<Vec<TraceFolder>, Error> {
+    fn all<P: AsRef<Path>>(mut self, paths: &[P]) -> Result<Found, Error> {
         for path in paths {
             let path = path.as_ref();
             let real =
@@ -176,7 +192,7 @@ impl Discovery<'_> {
         }
         let mut folders: Vec<TraceFolder> = self.traces.into_values().collect();
         folders.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(folders)
+        Ok(Found { folders, unlisted: self.unlisted })
     }
 
     fn walk(&mut self, first: Pending) -> Result<(), Error> {
@@ -198,6 +214,10 @@ impl Discovery<'_> {
                 Err(Error::Io { source, .. })
                     if folder.depth > 0 && source.kind() == io::ErrorKind::NotFound =>
                 {
+                    continue;
+                }
+                Err(error) if folder.depth > 0 => {
+                    self.leave_out(error);
                     continue;
                 }
                 listed => listed?,
@@ -224,11 +244,20 @@ impl Discovery<'_> {
             None => {
                 let mut listed = Discovery::default();
                 listed.walk(folder)?;
-                watch.keep(&shown, &listed.traces);
+                if listed.unlisted.is_empty() {
+                    watch.keep(&shown, &listed.traces);
+                }
+                listed.unlisted.into_iter().for_each(|error| self.leave_out(error));
                 listed.traces
             }
         };
         traces.into_iter().try_for_each(|(real, trace)| self.add(real, trace))
+    }
+
+    fn leave_out(&mut self, error: Error) {
+        if self.unlisted.len() < Findings::KEPT {
+            self.unlisted.push(error);
+        }
     }
 
     fn add(&mut self, real: PathBuf, trace: TraceFolder) -> Result<(), Error> {
@@ -309,7 +338,7 @@ mod tests {
         let open = session.path().join("20261120T164408+0000-40/ust/ch");
         let mut watch = Watch::default();
         let paths = [session.path()];
-        let mut look = || watch.look(&paths).unwrap();
+        let mut look = || watch.look(&paths).unwrap().folders;
         for len in 1..20 {
             write(&open, len);
             assert_eq!(look(), discover(&paths).unwrap(), "{len}");
@@ -325,6 +354,7 @@ mod tests {
         write(&file(41), 1);
         assert_eq!(look(), discover(&paths).unwrap());
         assert_eq!(watch.chunks.len(), 40);
-        assert_eq!(Watch::default().look(&[chunk(7)]).unwrap(), discover(&[chunk(7)]).unwrap());
+        let own = Watch::default().look(&[chunk(7)]).unwrap().folders;
+        assert_eq!(own, discover(&[chunk(7)]).unwrap());
     }
 }

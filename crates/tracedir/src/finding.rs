@@ -10,7 +10,7 @@ use crate::error::Error;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Finding {
-    /// A whole trace folder: its metadata is of no use.
+    /// A whole trace folder, whose metadata is of no use, or a folder that cannot be listed.
     Trace(Error),
     /// From one place of a stream file on; what the rest says is lost with it.
     Rest {

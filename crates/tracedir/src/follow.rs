@@ -12,7 +12,7 @@ use model::{TimeRange, Timestamp};
 
 use crate::classes::ClassCache;
 use crate::correlate::{self, Uncorrelated, Use};
-use crate::discover::{StreamFile, TraceFolder, Watch};
+use crate::discover::{Found, StreamFile, TraceFolder, Watch};
 use crate::error::Error;
 use crate::finding::{Finding, Findings};
 use crate::heads::{Head, Headers};
@@ -76,6 +76,8 @@ pub struct Follow {
     options: FollowOptions,
     cache: ClassCache,
     watch: Watch,
+    /// Folders that the last poll could not list.
+    unlisted: Vec<Error>,
     folders: HashMap<PathBuf, Folder>,
     files: HashMap<PathBuf, Known>,
     traces: Vec<TraceKey>,
@@ -159,6 +161,7 @@ impl Follow {
             options,
             cache: ClassCache::default(),
             watch: Watch::default(),
+            unlisted: Vec::new(),
             folders: HashMap::new(),
             files: HashMap::new(),
             traces: Vec::new(),
@@ -181,7 +184,8 @@ impl Follow {
     /// Asking again is possible.
     pub fn poll(&mut self, now: Timestamp) -> Result<(), Error> {
         // Packets only need metadata that were written before them, so lengths are taken first.
-        let folders = self.watch.look(&self.paths)?;
+        let Found { folders, unlisted } = self.watch.look(&self.paths)?;
+        self.unlisted = unlisted;
         let known = self.sources.len();
         self.forget_all_but(&folders);
         for folder in folders {
@@ -219,6 +223,7 @@ impl Follow {
             source.missed = MISSED;
         }
         let troubles = self.folders.values_mut().filter_map(|folder| folder.trouble.take());
+        let troubles = troubles.chain(self.unlisted.drain(..));
         troubles.for_each(|trouble| self.findings.push(Finding::Trace(trouble)));
         self.resume();
         self.horizon = i64::MAX;

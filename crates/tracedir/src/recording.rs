@@ -8,7 +8,7 @@ use model::TimeRange;
 
 use crate::classes::ClassCache;
 use crate::correlate::{self, ClockGroup, ClockOfTrace, ClockOrigin, Uncorrelated, Use};
-use crate::discover::discover;
+use crate::discover::{Found, discover_listable};
 use crate::error::Error;
 use crate::finding::{Finding, Findings};
 use crate::join::{Joined, Joins};
@@ -87,7 +87,8 @@ impl Recording {
     /// traces becomes a [`Finding`].
     ///
     /// # Errors
-    /// As [`discover`]; [`Error::NoTrace`] when there is none; when no trace can be read, the error of the first;
+    /// As [`discover`](crate::discover()), but for folders below `paths` that cannot be listed, which are findings;
+    /// [`Error::NoTrace`] when there is none; when no trace can be read, the error of the first;
     /// [`Error::Uncorrelated`] when times of different traces cannot be compared.
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Error> {
         Self::open_with(paths, &mut ClassCache::default())
@@ -113,12 +114,14 @@ impl Recording {
         let mut joins = Joins::default();
         let mut findings = Findings::default();
         let mut failures = Vec::new();
-        for folder in discover(paths)? {
+        let Found { folders, unlisted } = discover_listable(paths)?;
+        for folder in folders {
             match cache.read(&folder, options) {
                 Ok(class) => joins.add(folder, &class, &mut findings),
                 Err(error) => failures.push(error),
             }
         }
+        failures.extend(unlisted);
         if joins.is_empty() {
             return Err(failures.into_iter().next().unwrap_or_else(|| Error::NoTrace {
                 paths: paths.iter().map(|path| path.as_ref().to_owned()).collect(),

@@ -358,6 +358,36 @@ fn an_unreadable_trace_beside_a_readable_one_is_a_finding() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_listed_is_a_finding_beside_what_can() {
+    let folder = trace(&[("s", packets(0, &[spec(&[10], 0)]).concat())]);
+    // Deeper than a path may be long, so that not even the superuser can list it.
+    let nested = |top: &str| {
+        let path = (0..9).fold(folder.path().join(top), |path, _| path.join("d".repeat(250)));
+        fs::create_dir_all(&path).unwrap();
+        path
+    };
+    let deepest = nested("a");
+    nested("b");
+    fs::rename(folder.path().join("b"), deepest.join("b")).unwrap();
+    let recording = Recording::open(&[folder.path()]).unwrap();
+    assert!(
+        matches!(recording.findings().kept(), [Finding::Trace(Error::Io { .. })]),
+        "{:?}",
+        recording.findings()
+    );
+    assert_eq!(times(&mut recording.merged(TimeRange::ALL)), [10]);
+    assert!(matches!(tracedir::discover(&[folder.path()]), Err(Error::Io { .. })));
+    let mut follow = tracedir::Follow::new(&[folder.path()], tracedir::FollowOptions::default());
+    follow.finish(Timestamp::from_nanos(0)).unwrap();
+    assert!(matches!(follow.next_item(), Some(Item::Event(_))));
+    assert_eq!(follow.findings().kept().len(), 1);
+    let mut remarks = Vec::new();
+    tracedir::check(&[folder.path()], &mut |remark| remarks.push(remark.path)).unwrap();
+    assert_eq!(remarks.len(), 1);
+    assert!(remarks[0].starts_with(folder.path()) && remarks[0] != folder.path());
+}
+
+#[test]
 fn a_folder_without_a_trace_is_an_error_and_an_empty_trace_is_not() {
     let nothing = tempfile::tempdir().unwrap();
     assert!(matches!(Recording::open(&[nothing.path()]), Err(Error::NoTrace { .. })));

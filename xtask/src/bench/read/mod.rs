@@ -3,6 +3,7 @@
 //! | part | input | what is compared |
 //! |---|---|---|
 //! | count, decode, text | user-space events recorded for the occasion, kernel traces repeated in time, `--trace` | CPU time |
+//! | inspect | the same | CPU time of `--grep`, `ctf info --events` and `ctf check`, which the peer has not |
 //! | seek | the user-space trace | CPU time for its last 2,000 event records |
 //! | chunks | folders of one session that repeat the same large metadata | wall time and peak memory |
 //! | streams | the same events in 2 streams and in 944 | CPU time per event record of one to the other |
@@ -80,12 +81,22 @@ enum Part {
     Count,
     Decode,
     Text,
+    Inspect,
     Seek,
     Chunks,
     Streams,
     Memory,
     Limit,
 }
+
+/// What is measured on each long trace.
+const OF_EACH: [Part; 4] = [Part::Count, Part::Decode, Part::Text, Part::Inspect];
+
+/// An expression that some event records of the user-space trace fit, by name and field.
+const TICKS: &str = "*tick && code == -7";
+
+/// The same for kernel traces.
+const SWITCHES: &str = "*sched_switch && prev_prio < 120";
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(args.binary.exists(), "{}: build it first", args.binary.display());
@@ -94,8 +105,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let folder = args.keep.as_deref().unwrap_or(temporary.path());
     let bench = Bench { args, folder };
     table::print_head(&bench.head()?);
-    if bench.wants(&[Part::Count, Part::Decode, Part::Text, Part::Seek, Part::Memory, Part::Limit])
-    {
+    let long = [Part::Seek, Part::Memory, Part::Limit];
+    if bench.wants(&OF_EACH) || bench.wants(&long) {
         bench.long_traces()?;
     }
     if bench.wants(&[Part::Chunks]) {
@@ -120,6 +131,8 @@ struct Input {
     name: String,
     path: PathBuf,
     events: u64,
+    /// An expression for `--grep`, when one is known that fits.
+    grep: Option<&'static str>,
 }
 
 /// The rounds of our program and of the peer, in turn.
@@ -175,7 +188,7 @@ impl Bench<'_> {
 
     /// The traces that are long in time, and everything that is measured on them.
     fn long_traces(&self) -> anyhow::Result<()> {
-        let ust = self.record("ust", self.args.events)?;
+        let ust = Input { grep: Some(TICKS), ..self.record("ust", self.args.events)? };
         let mut rows = self.compared(&ust)?;
         if self.wants(&[Part::Seek]) {
             rows.push(self.seek(&ust)?);
@@ -188,7 +201,7 @@ impl Bench<'_> {
         }
         table::print(&ust.title()?, &rows);
 
-        if !self.wants(&[Part::Count, Part::Decode, Part::Text]) {
+        if !self.wants(&OF_EACH) {
             return Ok(());
         }
         let mut inputs = Vec::new();
@@ -200,7 +213,8 @@ impl Bench<'_> {
             let path = self.folder.join(name);
             repeat::in_time(&trace.join("trace"), &path, self.args.repeats)
                 .with_context(|| format!("repeating {name}"))?;
-            inputs.push(self.input(format!("{name} × {} in time", self.args.repeats), path)?);
+            let input = self.input(format!("{name} × {} in time", self.args.repeats), path)?;
+            inputs.push(Input { grep: Some(SWITCHES), ..input });
         }
         for trace in &self.args.trace {
             inputs.push(self.input(trace.display().to_string(), trace.clone())?);
@@ -223,7 +237,7 @@ impl Bench<'_> {
         let events = self.count(&["--count"], &path).with_context(|| name.clone())?;
         let theirs = peer_count(&path).with_context(|| name.clone())?;
         ensure!(theirs == events, "{name}: {events} event records here, {theirs} by {PEER}");
-        Ok(Input { name, path, events })
+        Ok(Input { name, path, events, grep: None })
     }
 
     fn count(&self, words: &[&str], path: &Path) -> anyhow::Result<u64> {
@@ -259,6 +273,33 @@ impl Bench<'_> {
                 bar: Some(Bar::AtLeast(bar)),
                 ours: input.per_event(&pair.0)?,
                 theirs: input.per_event(&pair.1)?,
+            });
+        }
+        if self.wants(&[Part::Inspect]) {
+            rows.extend(self.inspected(input)?);
+        }
+        Ok(rows)
+    }
+
+    /// What the peer has no counterpart for.
+    fn inspected(&self, input: &Input) -> anyhow::Result<Vec<Row>> {
+        let grep =
+            input.grep.map(|grep| (format!("--grep '{grep}'"), vec!["read", "--grep", grep]));
+        let info = ("ctf info --events".to_owned(), vec!["ctf", "info", "--events"]);
+        let check = ("ctf check".to_owned(), vec!["ctf", "check"]);
+        let mut rows = Vec::new();
+        for (name, words) in grep.into_iter().chain([info, check]) {
+            let run = Run::new([&self.args.binary]).args(&words).arg(&input.path);
+            let usages = (0..self.args.rounds).map(|_| run.measure());
+            let usages = usages.collect::<anyhow::Result<Vec<Usage>>>()?;
+            let per_event = usages.iter().map(|usage| cpu_s(usage) * 1e9 / input.events as f64);
+            rows.push(Row {
+                name,
+                found: Rounds::new(per_event.collect())?,
+                unit: " ns",
+                bar: None,
+                ours: input.per_event(&usages)?,
+                theirs: "has none".to_owned(),
             });
         }
         Ok(rows)

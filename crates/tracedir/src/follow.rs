@@ -206,18 +206,7 @@ impl Follow {
     /// As [`Self::poll`].
     pub fn finish(&mut self, now: Timestamp) -> Result<(), Error> {
         self.poll(now)?;
-        for (path, known) in &self.files {
-            let Ok(len) = fs::metadata(path).map(|attributes| attributes.len()) else { continue };
-            match known {
-                Known::Read { source, inode } => {
-                    let Some(source) = self.sources.get_mut(*source) else { continue };
-                    let files = source.inodes.iter().zip(&mut source.stream.files);
-                    let own = files.filter(|(own, file)| *own == inode && file.file.path == *path);
-                    own.for_each(|(_, file)| file.file.len = file.file.len.max(len));
-                }
-                Known::Waiting { .. } => {}
-            }
-        }
+        self.take_cut_packets();
         self.take_unfinished(now);
         for source in &mut self.sources {
             source.missed = MISSED;
@@ -228,6 +217,18 @@ impl Follow {
         self.resume();
         self.horizon = i64::MAX;
         Ok(())
+    }
+
+    /// Takes files of known streams to their ends, also where a last packet is not whole.
+    fn take_cut_packets(&mut self) {
+        for (path, known) in &self.files {
+            let Known::Read { source, inode } = known else { continue };
+            let Ok(len) = fs::metadata(path).map(|attributes| attributes.len()) else { continue };
+            let Some(source) = self.sources.get_mut(*source) else { continue };
+            let files = source.inodes.iter().zip(&mut source.stream.files);
+            let own = files.filter(|(own, file)| *own == inode && file.file.path == *path);
+            own.for_each(|(_, file)| file.file.len = file.file.len.max(len));
+        }
     }
 
     /// Takes files without a whole packet as they are.

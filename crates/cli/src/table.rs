@@ -1,5 +1,7 @@
 //! Tables of text: columns as wide as their widest cell, two spaces between them.
 
+use crate::outcome::plain;
+
 /// On which side a column's cells are flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -20,9 +22,9 @@ impl<const N: usize> Table<N> {
         Self { align, rows: vec![heading.map(str::to_owned)] }
     }
 
-    /// Adds a row.
+    /// Adds a row, which takes one line whatever is in its cells.
     pub(crate) fn row(&mut self, cells: [String; N]) {
-        self.rows.push(cells);
+        self.rows.push(cells.map(|cell| plain(&cell).into_owned()));
     }
 
     /// Appends the lines, each after `indent`.

@@ -40,7 +40,7 @@ pub enum ViewerError {
     #[error(transparent)]
     Read(Box<tracedir::Error>),
     /// The output cannot be written.
-    #[error("cannot write the output")]
+    #[error("the output cannot be written")]
     Write(#[from] io::Error),
     /// It was told to stop.
     #[error("stopped")]

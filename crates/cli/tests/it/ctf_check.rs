@@ -272,3 +272,18 @@ fn a_truncated_stream_file_is_found_with_the_event_record_that_is_cut() {
     let (bits, event) = (found[1]["offset_bits"].as_u64(), found[1]["event_index"].as_u64());
     assert!(bits.is_some_and(|bits| bits <= 8_000) && event.is_some_and(|event| event > 0));
 }
+
+#[test]
+fn output_that_cannot_be_written_is_one_line_that_says_so() {
+    let trace = trace();
+    for verb in [&["check"][..], &["info"], &["convert", "--to", "perfetto", "-o", "-"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(THROUGHLINE);
+        command.arg("ctf").args(verb).arg(trace.path()).stdout(full);
+        let output = command.output().unwrap();
+        let begin = "throughline: cannot write to standard output: ";
+        assert_eq!(output.status.code(), Some(2), "{verb:?}");
+        assert_eq!(stderr(&output).lines().count(), 1, "{verb:?}: {}", stderr(&output));
+        assert!(stderr(&output).starts_with(begin), "{verb:?}: {}", stderr(&output));
+    }
+}

@@ -119,11 +119,18 @@ fn attributes(json: &mut Json<'_>, event: &EventClass) {
     });
 }
 
-/// The clock's name where that tells it from the others, else its position.
+/// The clock's name where that tells it from the others, else its position, spelled as no clock is called.
 fn clock_id(clocks: &[ClockClass], index: usize) -> String {
     let name = clocks.get(index).map_or("", |clock| &clock.name);
-    let is_unique = clocks.iter().filter(|clock| clock.name == name).count() == 1;
-    if is_unique && !name.is_empty() { name.to_owned() } else { format!("clock-{index}") }
+    let called = |name: &str| clocks.iter().filter(|clock| clock.name == name).count();
+    if called(name) == 1 && !name.is_empty() {
+        return name.to_owned();
+    }
+    let mut id = format!("clock-{index}");
+    while called(&id) > 0 {
+        id.push('-');
+    }
+    id
 }
 
 fn clock_class(json: &mut Json<'_>, id: &str, clock: &ClockClass) {

@@ -296,6 +296,21 @@ fn options_of_ctf_2_need_no_names_but_values_that_choose_them() {
 }
 
 #[test]
+fn clocks_of_one_name_are_told_apart_in_ctf_2_whatever_the_others_are_called() {
+    let header = EventHeader::suited_to(0, true);
+    let stream =
+        |id, clock| StreamClass { clock: Some(clock), ..StreamClass::new(id, header, vec![]) };
+    let mut class = TraceClass::new(CtfVersion::V2, vec![stream(0, 0), stream(1, 1), stream(2, 2)]);
+    class.clocks = ["clock-1", "same", "same"].map(ClockClass::new).to_vec();
+    let schema = Schema::new(class).expect("right");
+    let read = ctf::TraceClass::parse(schema.metadata().as_bytes()).expect("right");
+    let clock = |id| read.clock_of(read.stream_class(id)?).map(|clock| clock.name.as_str());
+    assert_eq!([clock(0), clock(1), clock(2)], [Some("clock-1"), Some("same"), Some("same")]);
+    let second = read.stream_class(1).and_then(|stream| read.clock_of(stream));
+    assert!(std::ptr::eq(second.expect("a clock"), &read.clock_classes()[1]));
+}
+
+#[test]
 fn members_of_the_packet_context_cannot_be_called_as_the_writers_own() {
     for version in [CtfVersion::V1_8, CtfVersion::V2] {
         let class = |name: &str, sequence_numbers| {

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     };
     let checked = tracedir::check(&args.paths, &mut tell).context("cannot check")?;
     if let Some(error) = failed {
-        return Err(error.into());
+        return Err(error).context("cannot write to standard output");
     }
     summarise(&checked);
     Ok(if checked.remarks == 0 { Outcome::Done } else { Outcome::No })

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use convert::{Options, Report, Summary, ViewerOptions, convert_ctf};
+use convert::{Options, Report, Summary, ViewerError, ViewerOptions, convert_ctf};
 use ctf::CtfVersion;
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::tz::TimeZone;
@@ -96,30 +96,33 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
 fn show(args: &Args, range: TimeRange) -> anyhow::Result<Outcome> {
     let target = &args.output;
     if target.as_os_str() == "-" {
-        let summary = write_for_viewer(args, range, &mut io::stdout().lock())?;
+        let unwritten = || "cannot write to standard output".to_owned();
+        let summary = write_for_viewer(args, range, &mut io::stdout().lock(), unwritten)?;
         return Ok(tell_shown(&summary));
     }
     anyhow::ensure!(!target.exists(), "{} is there already", target.display());
     let mut name = target.file_name().context("the output has no name")?.to_owned();
     name.push(format!(".partial-{}", std::process::id()));
     let partial = target.with_file_name(name);
-    let written = File::create_new(&partial)
-        .map_err(anyhow::Error::from)
-        .and_then(|mut file| write_for_viewer(args, range, &mut file))
-        .and_then(|summary| {
-            std::fs::rename(&partial, target).map(|()| summary).map_err(Into::into)
-        });
-    match written {
-        Ok(summary) => Ok(tell_shown(&summary)),
-        Err(error) => {
-            // The failure that is under way says more than one of tidying up.
-            drop(std::fs::remove_file(&partial));
-            Err(error.context(format!("cannot write {}", target.display())))
-        }
+    let unwritten = || format!("cannot write {}", target.display());
+    let mut file = File::create_new(&partial).with_context(unwritten)?;
+    let written = write_for_viewer(args, range, &mut file, unwritten).and_then(|summary| {
+        std::fs::rename(&partial, target).map(|()| summary).with_context(unwritten)
+    });
+    if written.is_err() {
+        // The failure that is under way says more than one of tidying up.
+        drop(std::fs::remove_file(&partial));
     }
+    written.map(|summary| tell_shown(&summary))
 }
 
-fn write_for_viewer(args: &Args, range: TimeRange, out: &mut dyn Write) -> anyhow::Result<Summary> {
+/// Writes one file for a viewer to `out`; `unwritten` says what it is about when that cannot be done.
+fn write_for_viewer(
+    args: &Args,
+    range: TimeRange,
+    out: &mut dyn Write,
+    unwritten: impl Fn() -> String,
+) -> anyhow::Result<Summary> {
     const EVERY: u64 = 1 << 14;
     let mut out = BufWriter::new(out);
     let (stop, bar) = (Stopped::on_signal()?, spinner());
@@ -130,11 +133,15 @@ fn write_for_viewer(args: &Args, range: TimeRange, out: &mut dyn Write) -> anyho
         stop.asked()
     };
     let options = ViewerOptions { range };
-    let summary = match args.to {
-        Form::Firefox => convert::firefox::write(&args.paths, &options, &mut out, &mut progress)?,
-        _ => convert::perfetto::write(&args.paths, &options, &mut out, &mut progress)?,
+    let written = match args.to {
+        Form::Firefox => convert::firefox::write(&args.paths, &options, &mut out, &mut progress),
+        _ => convert::perfetto::write(&args.paths, &options, &mut out, &mut progress),
     };
-    out.flush()?;
+    let summary = match written {
+        Err(ViewerError::Write(error)) => return Err(error).with_context(unwritten),
+        written => written.context("cannot convert")?,
+    };
+    out.flush().with_context(unwritten)?;
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }

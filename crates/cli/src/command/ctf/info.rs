@@ -69,7 +69,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         Format::Table => tables(&view),
         Format::Json => format!("{}\n", document(&view)),
     };
-    io::stdout().lock().write_all(text.as_bytes())?;
+    let written = io::stdout().lock().write_all(text.as_bytes());
+    written.context("cannot write to standard output")?;
     let unreadable = [recording.findings(), &findings].into_iter().map(tell).max();
     Ok(if unreadable == Some(true) || !complete { Outcome::No } else { Outcome::Done })
 }

@@ -174,9 +174,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
 
 fn run_once(args: &Args) -> anyhow::Result<Outcome> {
     let options = args.clocks.options();
-    let recording = Recording::open_as(&args.paths, &options, &mut ClassCache::default())
-        .map_err(explained)
-        .context("cannot read")?;
+    let recording =
+        Recording::open_as(&args.paths, &options, &mut ClassCache::default()).map_err(explained)?;
     let first = || recording.covers().iter().filter_map(|cover| cover.begin).min();
     let range = range(args, first)?;
     let selection = selection(args, recording.streams().len());

@@ -118,7 +118,7 @@ pub struct TimeRange {
 }
 
 impl TimeRange {
-    /// All of time.
+    /// All of time but its very last nanosecond.
     pub const ALL: Self = Self { begin: Timestamp::MIN, end: Timestamp::MAX };
 
     /// Whether `at` lies inside.

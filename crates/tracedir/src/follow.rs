@@ -69,7 +69,8 @@ impl Default for FollowOptions {
 ///
 /// A further file of a stream is taken up by a poll that finds the file before it and comes after one that saw a packet in
 /// the further one: only then all of the file before is known to be listed. A file is known again by its first packet or its inode, so a rotation that moves it into an archive changes nothing. A
-/// file that vanishes before it was read is waited for until the poll after the next, and then a [`Finding`]. Memory: one packet of each stream and the list of files.
+/// file that vanishes before it was read is waited for until the poll after the next, and then a [`Finding`]. Memory: one packet of each stream, the list of
+/// files that are there, and of each stream the last 1,024 that were.
 #[derive(Debug)]
 pub struct Follow {
     paths: Vec<PathBuf>,
@@ -123,6 +124,9 @@ type Inode = (u64, u64);
 
 /// A file is lost when it was not found so many times in a row: once may be while a rotation moves it.
 const MISSED: u32 = 2;
+
+/// So many files of a stream are remembered at least, also when they were read and deleted.
+const REMEMBERED: usize = 1024;
 
 /// A further file of a known stream.
 #[derive(Debug)]
@@ -484,6 +488,7 @@ impl Follow {
             let file = source.stream.files.get(source.lane.file());
             let missed = file.is_some_and(|file| !listed.contains(file.file.path.as_path()));
             source.missed = if missed { source.missed.saturating_add(1) } else { 0 };
+            source.forget_all_but(&listed);
         }
     }
 
@@ -572,6 +577,16 @@ impl Follow {
 }
 
 impl Source {
+    /// Forgets files that were read and are not there any more: a recording of which old chunks are deleted has no end.
+    fn forget_all_but(&mut self, listed: &HashSet<&Path>) {
+        let spare = self.stream.files.len().saturating_sub(REMEMBERED).min(self.lane.file());
+        let gone = |file: &&PacketFile| !listed.contains(file.file.path.as_path());
+        let gone = self.stream.files.iter().take(spare).take_while(gone).count();
+        self.stream.files.drain(..gone);
+        self.inodes.drain(..gone);
+        self.lane.forget(gone);
+    }
+
     /// Where in the stream this very file is, wherever it lay before. A copy beside it is another.
     fn position(&self, file: &PacketFile, inode: Inode) -> Option<usize> {
         let tells = file.first.begin.is_some() || file.first.sequence.is_some();

@@ -148,6 +148,11 @@ impl Lane {
         self.file
     }
 
+    /// The first `files` files of the stream, which were all read, are not in its list any more.
+    pub(crate) const fn forget(&mut self, files: usize) {
+        self.file = self.file.saturating_sub(files);
+    }
+
     /// Whether a packet was met.
     pub(crate) const fn has_begun(&self) -> bool {
         self.packets > 0

@@ -326,6 +326,29 @@ fn a_file_that_vanished_unread_is_told_and_the_others_go_on() {
 }
 
 #[test]
+fn files_that_were_read_and_deleted_are_forgotten_at_last() {
+    let trace = Trace::default();
+    let folder = tempfile::tempdir().unwrap();
+    let name = |n: u64| format!("ch_{n:05}");
+    let write = |range: std::ops::Range<u64>| {
+        range.for_each(|n| drop(trace.write(folder.path(), &name(n), &[packet(n, &[n * 10])])));
+    };
+    let times = |range: std::ops::Range<i64>| range.map(|n| n * 10).collect::<Vec<i64>>();
+    write(0..1_500);
+    let mut follow = follow(folder.path());
+    let first = [poll(&mut follow, 0), poll(&mut follow, 1)].concat();
+    assert_eq!(first, times(0..1_500));
+    (0..1_490).for_each(|n| fs::remove_file(folder.path().join(name(n))).unwrap());
+    write(1_500..1_502);
+    assert_eq!(poll(&mut follow, 2), [] as [i64; 0]);
+    follow.poll(Timestamp::from_nanos(3)).unwrap();
+    let Some(Item::Event(event)) = follow.next_item() else { panic!("an event record") };
+    assert_eq!((event.timestamp.nanos(), event.stream.files().len()), (15_000, 1_026));
+    assert_eq!(drain(&mut follow), [15_010]);
+    no_findings(&follow);
+}
+
+#[test]
 fn a_range_is_kept_and_a_clock_that_cannot_be_compared_is_refused() {
     let trace = Trace::default();
     let session = tempfile::tempdir().unwrap();

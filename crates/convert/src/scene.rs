@@ -456,6 +456,33 @@ impl<'a> Visitor<'a> for Collector {
 mod tests {
     use super::*;
 
+    struct Blank;
+
+    impl Canvas for Blank {
+        type Error = std::convert::Infallible;
+
+        fn mark(&mut self, _: Timestamp, _: Mark<'_>, _: &[Lane]) -> Result<(), Self::Error> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn threads_beyond_the_most_rows_share_one() {
+        let mut scene = Scene::default();
+        let at = Timestamp::from_nanos(0);
+        let mut row = |tid| {
+            let key = LaneKey::Thread { host: None, tid };
+            let Ok(lane) = scene.lane(key, None, Some("name"), at, &mut Blank);
+            lane
+        };
+        let most = i64::try_from(MAX_LANES).unwrap();
+        let first = row(0);
+        (1..most).for_each(|tid| assert_ne!(row(tid), first));
+        let shared = row(most);
+        assert_eq!((shared, row(most + 1), row(most), row(0)), (MAX_LANES, shared, shared, first));
+        assert_eq!((scene.lanes.len(), &*scene.lanes[shared].name), (MAX_LANES + 1, FURTHER));
+    }
+
     #[test]
     fn names_say_where_spans_begin_and_end() {
         for (name, expected) in [

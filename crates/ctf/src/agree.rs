@@ -174,9 +174,10 @@ fn walked(trace: &TraceClass, data: &[u8]) -> (Vec<Record>, Option<(u64, DecodeE
     let stream = &trace.streams[0];
     let (mut pos, mut clock) = (0, None);
     let mut records: Vec<Record> = Vec::new();
+    // Of the last number, of whichever event record: the next one may begin inside of its last byte.
+    let mut order = None;
     while pos < limit {
         let begin = pos;
-        let mut order = None;
         let mut scope = |layout: Option<&Layout>, pos: u64, shown: &mut Shown| {
             let Some(layout) = layout else { return Ok(pos) };
             // A layout outlives what is shown of it only in text.

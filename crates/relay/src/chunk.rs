@@ -17,6 +17,7 @@ use wire::live::{ChunkId, CloseAction, CloseTraceChunk, RelativePath, UnixSecond
 
 use crate::error::Result;
 use crate::journal;
+use crate::losses::ChunkLosses;
 use crate::names::Names;
 
 /// A chunk that is being written, or closed and not yet sealed.
@@ -31,6 +32,7 @@ pub(crate) struct Chunk {
     /// Paths of all streams that were in it, relative to `folder`; at most [`crate::Limits::streams_per_chunk`] and
     /// those that rotated into it.
     pub(crate) members: BTreeSet<RelativePath>,
+    pub(crate) losses: ChunkLosses,
     pub(crate) closing: Option<Closing>,
     /// Its last move is under way.
     pub(crate) is_sealing: bool,
@@ -57,17 +59,14 @@ pub(crate) enum Fate {
 }
 
 impl Chunk {
-    pub(crate) const fn new(
-        begin: Option<UnixSeconds>,
-        folder: RelativePath,
-        is_snapshot: bool,
-    ) -> Self {
+    pub(crate) fn new(begin: Option<UnixSeconds>, folder: RelativePath, is_snapshot: bool) -> Self {
         Self {
             begin,
             folder,
             is_snapshot,
             streams: 0,
             members: BTreeSet::new(),
+            losses: ChunkLosses::default(),
             closing: None,
             is_sealing: false,
             journal: None,

@@ -61,6 +61,10 @@ pub struct Limits {
     pub unpaired_per_stream: usize,
     /// How long they may wait.
     pub pair_timeout: Duration,
+    /// How long the acknowledgement of an index entry waits for its packet while nothing comes on the data connection.
+    pub ack_patience: Duration,
+    /// Losses noted with their place in one chunk; further ones are counted.
+    pub losses_per_chunk: usize,
     /// Events a subscriber may be behind before it loses the oldest.
     pub event_backlog: usize,
 }
@@ -76,6 +80,8 @@ impl Default for Limits {
             packet_bytes: 1 << 30,
             unpaired_per_stream: 4096,
             pair_timeout: Duration::from_secs(120),
+            ack_patience: Duration::from_millis(500),
+            losses_per_chunk: 10_000,
             event_backlog: 4096,
         }
     }

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use wire::live::{
     AddStreamReply, COMMAND_HEADER_LEN, ChunkExistsReply, ChunkId, CloseTraceChunkReply, Command,
-    CommandHeader, ConfigurationReply, CreateSession, CreateSessionReply, ErrorKind, ProtocolMinor,
-    RelaySessionId, Request, ReturnCode, ReturnReply, Version, refuse,
+    CommandHeader, ConfigurationReply, CreateSession, CreateSessionReply, ErrorKind, PacketIndex,
+    ProtocolMinor, RelaySessionId, Request, ReturnCode, ReturnReply, Version, refuse,
 };
 
 use crate::error::{Error, Result};
@@ -112,6 +112,7 @@ impl Control {
         let minor = self.minor.unwrap_or(ProtocolMinor::OURS);
         let outcome = match Request::decode(command, minor, payload) {
             Ok(Request::TraceChunkExists(request)) => self.chunk_exists(request.chunk, reply).await,
+            Ok(Request::SendIndex(index)) => self.index(index, reply).await,
             Ok(request) => self.act(request, reply),
             Err(error) => Err(error.into()),
         };
@@ -178,7 +179,6 @@ impl Control {
                 }
                 Request::CreateTraceChunk(request) => recording.create_chunk(env, &request)?,
                 Request::ResetMetadata(request) => recording.reset_metadata(id, request)?,
-                Request::SendIndex(index) => recording.index(env, id, index, now)?,
                 Request::CloseStream(request) => recording.close_stream(env, id, request)?,
                 Request::QuiescentControl(handle) => recording.quiescent(id, handle)?,
                 Request::RotateStreams(request) => recording.rotate(env, id, &request, now)?,
@@ -192,6 +192,7 @@ impl Control {
                 | Request::GetConfiguration(_)
                 | Request::CreateSession(_)
                 | Request::AddStream(_)
+                | Request::SendIndex(_)
                 | Request::TraceChunkExists(_) => {}
             }
             ReturnReply(ReturnCode::OK).encode(reply);
@@ -219,6 +220,48 @@ impl Control {
         let output_path = minor.has_trace_chunks().then_some(folder);
         CreateSessionReply { session, code: ReturnCode::OK, output_path }.encode(reply);
         Ok(())
+    }
+
+    /// Takes an index entry. It is acknowledged when its packet is written too, see [`Limits::ack_patience`].
+    ///
+    /// [`Limits::ack_patience`]: crate::Limits::ack_patience
+    async fn index(&self, index: PacketIndex, reply: &mut Vec<u8>) -> Result<()> {
+        let (id, shared) = self.session(Command::SendIndex)?;
+        let is_written = self
+            .registry
+            .act(shared, |recording, env| recording.index(env, id, index, Instant::now()))?;
+        if !is_written {
+            self.packet_of(&index, id, shared).await;
+        }
+        ReturnReply(ReturnCode::OK).encode(reply);
+        Ok(())
+    }
+
+    /// Waits for an entry's packet. Producers send the packet first, so it is on its way or lost; one that sends the
+    /// entry first and waits for the answer must not wait for ever.
+    async fn packet_of(&self, index: &PacketIndex, id: RelaySessionId, shared: &Shared) {
+        let env = &self.registry.env;
+        let arrivals = shared.look(|recording| recording.arrivals(id)).unwrap_or_default();
+        loop {
+            let mark = arrivals.mark();
+            let done = shared.packet_done.notified();
+            let mut done = std::pin::pin!(done);
+            done.as_mut().enable();
+            if shared.look(|recording| recording.is_resolved(index.handle, index.net_seq_num)) {
+                return;
+            }
+            let is_busy = mark & 1 == 1;
+            let waited = tokio::time::timeout(env.limits.ack_patience, done).await;
+            if waited.is_err() && !is_busy && arrivals.mark() == mark {
+                env.counters.acknowledged_early.add(1);
+                tracing::warn!(
+                    stream = %index.handle,
+                    packet = %index.net_seq_num,
+                    "index entry acknowledged without its packet"
+                );
+                return;
+            }
+        }
     }
 
     async fn chunk_exists(&self, chunk: ChunkId, reply: &mut Vec<u8>) -> Result<()> {

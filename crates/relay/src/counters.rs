@@ -40,6 +40,14 @@ counters! {
     packets_without_index,
     /// Index entries whose packet never came: dropped.
     indexes_without_packet,
+    /// Packets of which nothing came, seen by the numbers of those that came after them.
+    packets_never_came,
+    /// Packets that the tracer lost before it sent them.
+    tracer_packets_lost,
+    /// Event records that the tracer discarded.
+    tracer_events_discarded,
+    /// Index entries that were acknowledged although their packet had not come within [`crate::Limits::ack_patience`].
+    acknowledged_early,
     /// Packets cut short by the end of their connection: dropped.
     packets_cut_short,
     /// Packets or entries beyond the last packet of a stream that left for no chunk: the packet's bytes stay in

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use wire::live::{DATA_HEADER_LEN, DataHeader, RelaySessionId};
 
 use crate::error::{Error, FileContext, Result};
+use crate::recording::Arrivals;
 use crate::registry::{Registry, Shared};
 use crate::stream::Slot;
 
@@ -34,6 +35,7 @@ pub(crate) struct Data {
     end: usize,
     /// Known from the first packet.
     session: Option<(RelaySessionId, Arc<Shared>)>,
+    arrivals: Arc<Arrivals>,
 }
 
 impl Data {
@@ -43,7 +45,16 @@ impl Data {
         stop: watch::Receiver<bool>,
     ) -> Self {
         let buffer = vec![0; BUFFER].into_boxed_slice();
-        Self { registry, stream, stop, buffer, start: 0, end: 0, session: None }
+        Self {
+            registry,
+            stream,
+            stop,
+            buffer,
+            start: 0,
+            end: 0,
+            session: None,
+            arrivals: Arc::default(),
+        }
     }
 
     /// Takes packets until the connection's end, or until `stop` says so.
@@ -69,20 +80,24 @@ impl Data {
 
     async fn packet(&mut self, shared: &Arc<Shared>, header: &DataHeader) -> Result<()> {
         let bound = self.session.as_ref().map(|(id, _)| *id);
-        let (id, slot) = self.registry.act(shared, |recording, env| {
-            let begun = recording.begin_packet(env, bound, header);
-            if let (Ok((id, _)), None) = (&begun, bound) {
-                recording.data_connected(*id);
-            }
-            begun
+        let (id, slot, arrivals) = self.registry.act(shared, |recording, env| {
+            let (id, slot) = recording.begin_packet(env, bound, header)?;
+            let arrivals = bound.is_none().then(|| recording.data_connected(id)).flatten();
+            Ok::<_, Error>((id, slot, arrivals))
         })?;
         if bound.is_none() {
             self.session = Some((id, Arc::clone(shared)));
+            self.arrivals = arrivals.unwrap_or_default();
+            self.arrivals.came();
         }
         match self.body(header, &slot).await {
-            Ok(()) => self.registry.act(shared, |recording, env| {
-                recording.end_packet(env, header, slot.place, Instant::now())
-            }),
+            Ok(()) => {
+                let done = self.registry.act(shared, |recording, env| {
+                    recording.end_packet(env, header, slot.place, Instant::now())
+                });
+                shared.packet_done.notify_waiters();
+                done
+            }
             Err(error) => {
                 let cut = slot.file.set_len(slot.place.offset).on("truncate", "packet cut short");
                 self.registry
@@ -141,12 +156,14 @@ impl Data {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
+        self.arrivals.wait();
         let room = self.buffer.get_mut(self.end..).unwrap_or(&mut []);
         let read = tokio::select! {
             biased;
             read = self.stream.read(room) => read?,
             _ = self.stop.wait_for(|stop| *stop) => 0,
         };
+        self.arrivals.came();
         self.end += read;
         Ok(read)
     }

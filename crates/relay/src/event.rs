@@ -1,8 +1,11 @@
 //! What a relay tells the rest of the process.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use wire::live::{ChunkId, UnixSeconds};
+
+use crate::losses::Losses;
 
 /// A recording session, as its producer names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,4 +61,6 @@ pub struct Sealed {
     pub end: Option<UnixSeconds>,
     /// Its streams: the path of the first file of each without number of trace file, relative to `folder`, sorted.
     pub streams: Vec<PathBuf>,
+    /// What was lost of which stream; only streams that lost something.
+    pub losses: BTreeMap<PathBuf, Losses>,
 }

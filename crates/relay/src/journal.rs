@@ -13,13 +13,17 @@
 //! to vm/cap-…/archives/…      only while it moves: where to
 //! sealed                      with `to`: the move ends the chunk; without this line it goes on being written
 //! ```
+//! Losses are noted beside it as they are seen, `ROOT/.relay/N.lost`, one a line: `CAUSE FIRST LAST COUNT STREAM`
+//! with what [`Loss`] says.
+//!
 //! Names cannot contain line breaks, see [`wire::live::RelativePath`].
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 
 use wire::live::{ChunkId, RelativePath};
 
 use crate::error::{Error, FileContext, Result};
+use crate::losses::{ChunkLosses, Loss};
 use crate::root::Root;
 
 const FIRST_LINE: &str = "relay-chunk 1";
@@ -100,7 +104,48 @@ impl Entry {
 
 /// Removes a journal file.
 pub(crate) fn remove(root: &Root, number: Number) -> Result<()> {
+    root.remove_file(&Root::own(&losses_name(number)))?;
     root.remove_file(&Root::own(&file_name(number)))
+}
+
+/// Notes a loss.
+pub(crate) fn append_loss(
+    root: &Root,
+    number: Number,
+    stream: &RelativePath,
+    loss: &Loss,
+) -> Result<()> {
+    let Loss { cause, first, last, count } = loss;
+    let line = format!("{cause} {first} {last} {count} {stream}\n");
+    let name = losses_name(number);
+    root.append(&Root::own(""), &name)?.write_all(line.as_bytes()).on("write", name)
+}
+
+/// The losses noted; a line that was cut short is left out.
+pub(crate) fn read_losses(root: &Root, number: Number, max: usize) -> Result<ChunkLosses> {
+    let path = Root::own(&losses_name(number));
+    let mut losses = ChunkLosses::default();
+    if !root.exists(&path) {
+        return Ok(losses);
+    }
+    let file = BufReader::new(root.read(&path)?);
+    for line in file.lines().take(max) {
+        let line = line.on("read", path.as_path())?;
+        let mut words = line.splitn(5, ' ');
+        let cause = words.next().and_then(|word| word.parse().ok());
+        let mut number = || words.next().and_then(|word| word.parse().ok());
+        if let (Some(cause), Some(first), Some(last), Some(count)) =
+            (cause, number(), number(), number())
+            && let Some(stream) = words.next().and_then(|path| RelativePath::new(path).ok())
+        {
+            losses.add(stream, Loss { cause, first, last, count }, max);
+        }
+    }
+    Ok(losses)
+}
+
+fn losses_name(Number(number): Number) -> String {
+    format!("{number}.lost")
 }
 
 /// Every journal file: its number and what it says, or why it cannot be read.

@@ -10,8 +10,9 @@
 //! data ────▶ data.rs ────┘               └─▶ chunk.rs ──▶ seal.rs: sync, move, announce
 //! ```
 //!
-//! Promises: a reply is sent after `write(2)` returned; a chunk is announced as sealed after it was synced and moved;
-//! nothing is written outside the root; what is lost is counted by reason ([`Totals`]). The ports know neither
+//! Promises: a reply is sent after `write(2)` returned, that to an index entry when its packet is written too; a chunk is announced as sealed after it was synced and moved;
+//! nothing is written outside the root; what is lost is counted by reason ([`Totals`]) and told with its chunk
+//! ([`Losses`]). The ports know neither
 //! passwords nor encryption: keep them on the loopback interface or in a network you trust.
 //!
 //! Vocabulary:
@@ -45,11 +46,13 @@ mod error;
 mod event;
 mod index;
 mod journal;
+mod losses;
 mod merge;
 mod names;
 mod recording;
 mod recover;
 mod registry;
+mod release;
 mod root;
 mod seal;
 mod server;
@@ -60,5 +63,6 @@ pub use config::{Config, Limits, TimeZone};
 pub use counters::Totals;
 pub use error::{Error, Result};
 pub use event::{Event, RecordingName, Sealed};
+pub use losses::{Loss, LossCause, Losses};
 pub use recover::{Interrupted, Recovered};
 pub use server::Relay;

@@ -5,7 +5,8 @@
 //! increase, which gives the rules:
 //!
 //! 1. an entry is **committed** (written) when both halves are there, in the order of the numbers;
-//! 2. a half whose number is below a complete pair's will never find its other half: it is **unpaired**;
+//! 2. a half whose number is below a complete pair's will never find its other half: it is **lost**, and so are
+//!    numbers between two that came that neither connection brought ([`Lost`]);
 //! 3. a rotation names the *packet* sequence number of the first packet of the new chunk. Only entries carry that
 //!    number, so the stream rotates as soon as the entry before it is committed, or an entry at or after
 //!    it is the next one; packets that ran ahead are then moved;
@@ -42,12 +43,31 @@ pub(crate) enum Step {
     Commit(Place, PacketIndex),
     /// Enter the new chunk; entries from this packet on belong there.
     Rotate(PacketSeqNum),
-    /// The packet's entry will not come.
-    WithoutIndex,
-    /// The entry's packet will not come.
-    WithoutPacket,
+    /// Packets that will not be committed.
+    Lost(Lost),
     /// Nothing until more arrives.
     Wait,
+}
+
+/// Packets that were sent and will not be complete here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// Neither half of these came: the first and the last of them.
+    Both(NetSeqNum, NetSeqNum),
+    /// The packet's entry will not come; its bytes are at this place.
+    Index(NetSeqNum, Place),
+    /// The entry's packet will not come.
+    Packet(NetSeqNum, PacketIndex),
+}
+
+impl Lost {
+    /// The numbers, from the first to the last.
+    pub(crate) const fn numbers(&self) -> (NetSeqNum, NetSeqNum) {
+        match self {
+            Self::Both(first, last) => (*first, *last),
+            Self::Index(number, _) | Self::Packet(number, _) => (*number, *number),
+        }
+    }
 }
 
 /// The halves of one stream that wait, and its rotation.
@@ -57,6 +77,8 @@ pub(crate) struct Merge {
     last_data: Option<NetSeqNum>,
     last_index: Option<NetSeqNum>,
     last_committed: Option<PacketSeqNum>,
+    /// The number committed or lost last.
+    resolved: Option<NetSeqNum>,
     in_flight: bool,
     rotation: Option<Rotation>,
 }
@@ -171,53 +193,65 @@ impl Merge {
         }
         match lowest {
             None => Step::Wait,
-            Some((number, Pair { place: Some(place), index: Some(index), .. })) => {
-                self.waiting.remove(&number);
-                self.last_committed = Some(packet_seq_num(index));
-                Step::Commit(place, index)
-            }
-            Some((number, Pair { place: Some(_), .. })) => {
-                self.drop_if(number, self.last_index, Step::WithoutIndex)
-            }
-            Some((number, Pair { place: None, .. })) => {
-                self.drop_if(number, self.last_data, Step::WithoutPacket)
-            }
+            Some((number, pair)) => self.resolve(number, pair, false),
         }
     }
 
-    /// Drops the lowest half when its other half has been passed by.
-    fn drop_if(&mut self, number: NetSeqNum, passed: Option<NetSeqNum>, step: Step) -> Step {
-        if passed.is_some_and(|passed| passed > number) {
-            self.waiting.remove(&number);
-            step
-        } else {
-            Step::Wait
+    /// Commits the lowest pair, or gives it up when its other half has been passed by or will not be waited for.
+    fn resolve(&mut self, number: NetSeqNum, pair: Pair, is_over: bool) -> Step {
+        let passed = |by: Option<NetSeqNum>| is_over || by.is_some_and(|by| by > number);
+        let step = match pair {
+            Pair { place: Some(place), index: Some(index), .. } => Step::Commit(place, index),
+            Pair { place: Some(place), .. } if passed(self.last_index) => {
+                Step::Lost(Lost::Index(number, place))
+            }
+            Pair { index: Some(index), .. } if passed(self.last_data) => {
+                Step::Lost(Lost::Packet(number, index))
+            }
+            Pair { .. } => return Step::Wait,
+        };
+        if let Some(before) = self.resolved.map(NetSeqNum::next).filter(|next| *next < number) {
+            let last = NetSeqNum::new(number.get() - 1);
+            self.resolved = Some(last);
+            return Step::Lost(Lost::Both(before, last));
         }
+        self.waiting.remove(&number);
+        self.resolved = Some(number);
+        if let Step::Commit(_, index) = step {
+            self.last_committed = Some(packet_seq_num(index));
+        }
+        step
     }
 
-    /// Drops what waits longer than `timeout`; one step for each.
+    /// Gives up the halves that wait longer than `timeout`. Call it after [`Merge::step`] said [`Step::Wait`].
     pub(crate) fn expire(&mut self, now: Instant, timeout: Duration) -> Vec<Step> {
-        let is_old = |since: Instant| now.saturating_duration_since(since) > timeout;
-        let mut dropped = Vec::new();
-        self.waiting.retain(|_, pair| {
-            let step = match pair {
-                Pair { place: Some(_), index: Some(_), .. } => return true,
-                Pair { since, .. } if !is_old(*since) => return true,
-                Pair { place: Some(_), .. } => Step::WithoutIndex,
-                Pair { place: None, .. } => Step::WithoutPacket,
-            };
-            dropped.push(step);
-            false
-        });
-        dropped
+        self.give_up(|pair| {
+            let is_whole = pair.place.is_some() && pair.index.is_some();
+            !is_whole && now.saturating_duration_since(pair.since) > timeout
+        })
     }
 
-    /// Drops all that waits: (packets without entry, entries without packet).
-    pub(crate) fn drain(&mut self) -> (u64, u64) {
-        let packets = self.waiting.values().filter(|pair| pair.place.is_some()).count() as u64;
-        let entries = self.waiting.values().filter(|pair| pair.index.is_some()).count() as u64;
-        self.waiting.clear();
-        (packets, entries)
+    /// Takes all that waits out; pairs that a rotation held are commits.
+    pub(crate) fn drain(&mut self) -> Vec<Step> {
+        self.give_up(|_| true)
+    }
+
+    /// Takes pairs out from the lowest on, as long as they are to be. What waits after a step is halves of one kind,
+    /// the oldest first, or is held by a rotation until the packet being written is whole.
+    fn give_up(&mut self, which: impl Fn(&Pair) -> bool) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while let Some((number, pair)) = self.waiting.first_key_value().map(|(n, p)| (*n, *p)) {
+            if !which(&pair) {
+                break;
+            }
+            steps.push(self.resolve(number, pair, true));
+        }
+        steps
+    }
+
+    /// Whether the packet has been committed or given up, or is unknown.
+    pub(crate) fn is_resolved(&self, number: NetSeqNum) -> bool {
+        !self.waiting.contains_key(&number)
     }
 
     /// The lowest place of a waiting packet, and every place for changing it after a move.
@@ -309,6 +343,14 @@ mod tests {
         Step::Rotate(PacketSeqNum::new(packet))
     }
 
+    fn without_index(net: u64) -> Step {
+        Step::Lost(Lost::Index(NetSeqNum::new(net), place(net * 4096)))
+    }
+
+    fn without_packet(net: u64) -> Step {
+        Step::Lost(Lost::Packet(NetSeqNum::new(net), entry(net, net)))
+    }
+
     fn commit(net: u64, packet: u64) -> Step {
         Step::Commit(place(net * 4096), entry(net, packet))
     }
@@ -358,8 +400,29 @@ mod tests {
 
     #[test]
     fn a_half_that_was_passed_by_is_dropped() {
-        assert_eq!(run(&mut Merge::default(), "d0 i1:1 d1"), [Step::WithoutIndex, commit(1, 1)]);
-        assert_eq!(run(&mut Merge::default(), "i0:0 d1 i1:1"), [Step::WithoutPacket, commit(1, 1)]);
+        assert_eq!(run(&mut Merge::default(), "d0 i1:1 d1"), [without_index(0), commit(1, 1)]);
+        assert_eq!(run(&mut Merge::default(), "i0:0 d1 i1:1"), [without_packet(0), commit(1, 1)]);
+    }
+
+    #[test]
+    fn numbers_that_neither_connection_brought_are_lost_between_two_that_came() {
+        let both =
+            |first, last| Step::Lost(Lost::Both(NetSeqNum::new(first), NetSeqNum::new(last)));
+        for script in ["d3 i3:0 d7 i7:4", "i3:0 i7:4 d3 d7"] {
+            let steps = run(&mut Merge::default(), script);
+            assert_eq!(steps, [commit(3, 0), both(4, 6), commit(7, 4)], "{script}");
+        }
+        let steps = run(&mut Merge::default(), "d0 i0:0 i2:2 d3 i3:3");
+        assert_eq!(steps, [commit(0, 0), both(1, 1), without_packet(2), commit(3, 3)]);
+    }
+
+    #[test]
+    fn a_packet_is_resolved_when_it_waits_for_nothing() {
+        let mut merge = Merge::default();
+        run(&mut merge, "i0:0 i1:1");
+        assert!(!merge.is_resolved(NetSeqNum::new(0)));
+        run(&mut merge, "d1");
+        assert!(merge.is_resolved(NetSeqNum::new(0)) && merge.is_resolved(NetSeqNum::new(1)));
     }
 
     #[test]
@@ -379,11 +442,11 @@ mod tests {
         run(&mut merge, "d0 d1");
         let later = Instant::now() + Duration::from_secs(10);
         assert_eq!(merge.expire(later, Duration::from_secs(60)), []);
-        assert_eq!(
-            merge.expire(later, Duration::from_secs(5)),
-            [Step::WithoutIndex, Step::WithoutIndex]
-        );
-        assert_eq!(merge.drain(), (0, 0));
+        let given_up = merge.expire(later, Duration::from_secs(5));
+        assert_eq!(given_up, [without_index(0), without_index(1)]);
+        assert_eq!(merge.drain(), []);
+        run(&mut merge, "i2:2");
+        assert_eq!(merge.drain(), [without_packet(2)]);
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //! `closing` and no streams becomes a job exactly once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use wire::live::{
@@ -21,8 +23,10 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::event::RecordingName;
 use crate::journal;
-use crate::merge::{Place, Refused, Step};
+use crate::losses::{Loss, LossCause};
+use crate::merge::{Lost, Place, Refused, Step};
 use crate::names;
+use crate::release::Released;
 use crate::seal::{Job, SealJob};
 use crate::stream::{Kind, Slot, Stream};
 
@@ -61,6 +65,30 @@ pub(crate) struct Session {
     pub(crate) ended: Option<Instant>,
     /// Data connections at present.
     pub(crate) data_connections: usize,
+    pub(crate) arrivals: Arc<Arrivals>,
+}
+
+/// Tells a control connection whether its data connection still brings something.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals(AtomicU64);
+
+impl Arrivals {
+    /// Bytes came; they are being written until [`Arrivals::wait`].
+    pub(crate) fn came(&self) {
+        self.0.fetch_or(1, Ordering::Relaxed);
+    }
+
+    /// All that came is written, and more is waited for.
+    pub(crate) fn wait(&self) {
+        if self.0.load(Ordering::Relaxed) & 1 == 1 {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A number that differs after bytes came; odd while they are being written.
+    pub(crate) fn mark(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Recording {
@@ -235,6 +263,7 @@ impl Recording {
             to,
             tops: chunk.tops(),
             members: chunk.members.clone(),
+            losses: chunk.losses.streams.clone(),
             journal,
         })));
         Ok(())
@@ -363,18 +392,20 @@ impl Recording {
         self.settle(env, request.handle)
     }
 
+    /// Takes an index entry; says whether packet and entry are written.
     pub(crate) fn index(
         &mut self,
         env: &Env,
         session: RelaySessionId,
         index: PacketIndex,
         now: Instant,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let handle = index.handle;
         let stream = self.own(session, handle)?;
         if index.is_beacon() {
             env.counters.beacons.add(1);
-            return Ok(());
+            self.release(env, handle, &Released::Beacon(index))?;
+            return Ok(true);
         }
         if !stream.kind.is_indexed() {
             return Err(Error::WrongKind { handle });
@@ -387,7 +418,18 @@ impl Recording {
             .merge
             .index(index, max, now)
             .map_err(|why| refused(why, handle, index.net_seq_num, max))?;
-        self.settle(env, handle)
+        self.settle(env, handle)?;
+        Ok(self.is_resolved(handle, index.net_seq_num))
+    }
+
+    /// Whether packet and entry are written, or nothing is waited for any more.
+    pub(crate) fn is_resolved(&self, handle: StreamHandle, number: NetSeqNum) -> bool {
+        self.streams.get(&handle).is_none_or(|stream| stream.merge.is_resolved(number))
+    }
+
+    /// What comes on the data connections of a relay session.
+    pub(crate) fn arrivals(&self, session: RelaySessionId) -> Option<Arc<Arrivals>> {
+        self.sessions.get(&session).map(|session| Arc::clone(&session.arrivals))
     }
 
     pub(crate) fn metadata(
@@ -534,10 +576,11 @@ impl Recording {
 
     // Ends.
 
-    pub(crate) fn data_connected(&mut self, session: RelaySessionId) {
-        if let Some(session) = self.sessions.get_mut(&session) {
-            session.data_connections += 1;
-        }
+    /// A data connection showed whose it is.
+    pub(crate) fn data_connected(&mut self, session: RelaySessionId) -> Option<Arc<Arrivals>> {
+        let session = self.sessions.get_mut(&session)?;
+        session.data_connections += 1;
+        Some(Arc::clone(&session.arrivals))
     }
 
     /// A data connection ended: nothing of a closed stream can still come.
@@ -583,10 +626,9 @@ impl Recording {
         let handles: Vec<StreamHandle> = self.streams.keys().copied().collect();
         for handle in handles {
             let Some(stream) = self.streams.get_mut(&handle) else { continue };
-            for step in stream.merge.expire(now, timeout) {
-                count_unpaired(env, handle, step);
-            }
+            let steps = stream.merge.expire(now, timeout);
             let since = stream.merge.rotation_since();
+            self.carry_out(env, handle, steps)?;
             if since.is_some_and(|since| now.saturating_duration_since(since) > timeout) {
                 self.finish_waiting_rotation(env, handle)?;
             } else {
@@ -629,22 +671,7 @@ impl Recording {
             let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
             match stream.merge.step() {
                 Step::Wait => break,
-                Step::Rotate(at) => self.follow_rotation(env, handle, at)?,
-                Step::Commit(place, index) => {
-                    let chunk = stream.chunk.and_then(|chunk| self.chunks.get(&chunk));
-                    let written = match chunk {
-                        Some(chunk) => {
-                            stream.append_index(&env.root, &chunk.folder, place, &index)?
-                        }
-                        None => false,
-                    };
-                    if written {
-                        env.counters.index_entries.add(1);
-                    } else {
-                        env.counters.beyond_last_chunk.add(1);
-                    }
-                }
-                step => count_unpaired(env, handle, step),
+                step => self.carry_out(env, handle, [step])?,
             }
         }
         let Some(stream) = self.streams.get(&handle) else { return Ok(()) };
@@ -654,14 +681,63 @@ impl Recording {
         }
     }
 
+    fn carry_out(
+        &mut self,
+        env: &Env,
+        handle: StreamHandle,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Result<()> {
+        for step in steps {
+            match step {
+                Step::Wait => {}
+                Step::Rotate(at) => self.follow_rotation(env, handle, at)?,
+                Step::Commit(place, entry) => {
+                    self.release(env, handle, &Released::Packet(place, entry))?;
+                }
+                Step::Lost(lost) => self.release(env, handle, &Released::Lost(lost))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The one way of what a stream brought to those who read it: packets whose bytes are written and packets that
+    /// were lost, in the order of their numbers, and beacons as they come. When it returns, an entry is written.
+    fn release(&mut self, env: &Env, handle: StreamHandle, released: &Released) -> Result<()> {
+        let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
+        let chunk = stream.chunk.and_then(|chunk| self.chunks.get_mut(&chunk));
+        match released {
+            Released::Packet(place, entry) => {
+                let written = match &chunk {
+                    Some(chunk) => stream.append_index(&env.root, &chunk.folder, *place, entry)?,
+                    None => false,
+                };
+                let written = if written {
+                    &env.counters.index_entries
+                } else {
+                    &env.counters.beyond_last_chunk
+                };
+                written.add(1);
+            }
+            Released::Lost(lost) => count_lost(env, handle, lost),
+            Released::Beacon(_) => {}
+        }
+        let losses = stream.meter.read(released);
+        match chunk {
+            Some(chunk) if !losses.is_empty() => {
+                note_losses(env, chunk, &stream.path_in_chunk(), losses)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A stream enters the chunk its rotation names, or none.
     fn follow_rotation(&mut self, env: &Env, handle: StreamHandle, at: PacketSeqNum) -> Result<()> {
         let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
+        stream.meter.rotated();
         let left = stream.chunk.take();
         let entered = match stream.target.take() {
             None => {
-                let (packets, entries) = stream.merge.drain();
-                env.counters.beyond_last_chunk.add(packets.max(entries));
+                env.counters.beyond_last_chunk.add(stream.merge.drain().len() as u64);
                 stream.leave();
                 Ok(())
             }
@@ -718,21 +794,18 @@ impl Recording {
 
     /// A stream ends: what still waits for its other half is counted.
     fn drop_stream(&mut self, env: &Env, handle: StreamHandle) -> Result<()> {
-        let Some(mut stream) = self.streams.remove(&handle) else { return Ok(()) };
+        let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
+        let steps = stream.merge.drain();
+        let released = self.carry_out(env, handle, steps);
+        let Some(stream) = self.streams.remove(&handle) else { return released };
         self.gone.push(handle);
         if self.left.len() >= LEFT_KEPT {
             self.left.pop_front();
         }
         self.left.push_back((stream.session, handle));
-        let (packets, entries) = stream.merge.drain();
-        env.counters.packets_without_index.add(packets);
-        env.counters.indexes_without_packet.add(entries);
-        if packets + entries > 0 {
-            tracing::warn!(%handle, packets, entries, "stream ended with unpaired packets or index entries");
-        }
         match stream.chunk {
-            Some(chunk) => self.leave_chunk(env, chunk),
-            None => Ok(()),
+            Some(chunk) => released.and(self.leave_chunk(env, chunk)),
+            None => released,
         }
     }
 
@@ -777,16 +850,41 @@ fn refused(why: Refused, handle: StreamHandle, found: NetSeqNum, limit: usize) -
     }
 }
 
-fn count_unpaired(env: &Env, handle: StreamHandle, step: Step) {
-    match step {
-        Step::WithoutIndex => {
+/// Notes losses in the chunk and, for the time after a crash, in its journal.
+fn note_losses(
+    env: &Env,
+    chunk: &mut Chunk,
+    stream: &RelativePath,
+    losses: Vec<Loss>,
+) -> Result<()> {
+    for loss in losses {
+        match loss.cause {
+            LossCause::TracerPackets => env.counters.tracer_packets_lost.add(loss.count),
+            LossCause::TracerEvents => env.counters.tracer_events_discarded.add(loss.count),
+            LossCause::Network | LossCause::PacketNeverCame | LossCause::IndexNeverCame => {}
+        }
+        let is_noted = chunk.losses.add(stream.clone(), loss, env.limits.losses_per_chunk);
+        if let (true, Some(number)) = (is_noted, chunk.journal) {
+            journal::append_loss(&env.root, number, stream, &loss)?;
+        }
+    }
+    Ok(())
+}
+
+fn count_lost(env: &Env, handle: StreamHandle, lost: &Lost) {
+    let (first, last) = lost.numbers();
+    match lost {
+        Lost::Both(..) => {
+            env.counters.packets_never_came.add((last.get() - first.get()).saturating_add(1));
+            tracing::warn!(%handle, %first, %last, "packets and their index entries never came");
+        }
+        Lost::Index(..) => {
             env.counters.packets_without_index.add(1);
-            tracing::warn!(%handle, "the index entry of a packet never came");
+            tracing::warn!(%handle, packet = %first, "the index entry of a packet never came");
         }
-        Step::WithoutPacket => {
+        Lost::Packet(..) => {
             env.counters.indexes_without_packet.add(1);
-            tracing::warn!(%handle, "the packet of an index entry never came");
+            tracing::warn!(%handle, packet = %first, "the packet of an index entry never came");
         }
-        Step::Commit(..) | Step::Rotate(_) | Step::Wait => {}
     }
 }

@@ -5,19 +5,22 @@
 //! never write into a folder that holds anything. Its entry stays until its folder is gone, so that every start
 //! names it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use wire::live::{ChunkId, RelativePath};
 
 use crate::error::Result;
 use crate::journal::{self, Entry, Move, Number};
+use crate::losses::{self, Losses};
 use crate::names;
 use crate::root::Root;
 use crate::seal::move_chunk;
 
 /// How deep a chunk's folders are looked at.
 const MAX_DEPTH: usize = 16;
+/// Losses read from a journal.
+const MAX_LOSSES: usize = 10_000;
 
 /// What was found at the start.
 #[derive(Debug, Default)]
@@ -47,6 +50,8 @@ pub struct Interrupted {
     pub bytes: u64,
     /// Folders with streams whose metadata is missing or empty: what is in them cannot be decoded.
     pub without_metadata: Vec<PathBuf>,
+    /// What was lost of which stream before the relay ended; paths as in [`crate::Sealed::streams`].
+    pub losses: BTreeMap<PathBuf, Losses>,
 }
 
 /// Finishes what had begun and reports the rest.
@@ -109,6 +114,7 @@ fn recover_one(root: &Root, number: Number, mut entry: Entry) -> Result<Outcome>
         streams: found.streams,
         bytes: found.bytes,
         without_metadata: found.without_metadata,
+        losses: losses::by_path(journal::read_losses(root, number, MAX_LOSSES)?.streams),
     }))
 }
 

@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     state: Mutex<Recording>,
     /// Told when a chunk reached its last place.
     pub(crate) chunk_done: Notify,
+    /// Told when a packet is whole in its file.
+    pub(crate) packet_done: Notify,
 }
 
 impl Registry {
@@ -140,6 +142,7 @@ impl Registry {
                 },
                 ended: None,
                 data_connections: 0,
+                arrivals: Arc::default(),
             };
             let joined: Result<Option<RelativePath>> = self.act(&shared, |recording, _| {
                 if !recording.join(id, session, current)? {
@@ -183,6 +186,7 @@ impl Registry {
             key: key.clone(),
             state: Mutex::new(recording),
             chunk_done: Notify::new(),
+            packet_done: Notify::new(),
         });
         tables.recordings.insert(key.clone(), Arc::clone(&shared));
         Ok((shared, true))

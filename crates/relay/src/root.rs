@@ -108,6 +108,16 @@ impl Root {
         fs::renameat(&dir, new.as_str(), &dir, name).on("move", folder.as_path().join(new))
     }
 
+    /// Opens a file for writing at its end, making it if it is not there.
+    pub(crate) fn append(&self, folder: &RelativePath, name: &str) -> Result<File> {
+        let dir = self.open_dir(folder).on("open folder", folder.as_path())?;
+        let flags =
+            OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        fs::openat(&dir, name, flags, Mode::from_raw_mode(0o660))
+            .map(File::from)
+            .on("open", folder.as_path().join(name))
+    }
+
     /// Opens a file for reading.
     pub(crate) fn read(&self, path: &RelativePath) -> Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -4,7 +4,7 @@
 //! left and entered are synced, the journal entry goes. A crash between any two leaves either a chunk that is
 //! still named by the journal or one that is whole in its last place.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wire::live::{ChunkId, RelativePath, UnixSeconds};
 
@@ -12,6 +12,7 @@ use crate::env::Env;
 use crate::error::Result;
 use crate::event::{Event, RecordingName, Sealed};
 use crate::journal;
+use crate::losses::{self, Losses};
 use crate::root::Root;
 
 /// Work that takes long and needs no lock.
@@ -45,6 +46,8 @@ pub(crate) struct SealJob {
     pub(crate) tops: BTreeSet<RelativePath>,
     /// Its streams.
     pub(crate) members: BTreeSet<RelativePath>,
+    /// What was lost of them.
+    pub(crate) losses: BTreeMap<RelativePath, Losses>,
     pub(crate) journal: Option<(journal::Number, journal::Entry)>,
 }
 
@@ -86,6 +89,7 @@ impl SealJob {
                     folder: env.root.absolute(&folder),
                     begin: self.begin,
                     end: self.end,
+                    losses: losses::by_path(self.losses),
                     streams: self.members.iter().map(|path| path.as_path().into()).collect(),
                 };
                 Done { event: Event::Sealed(sealed), chunk: Some((self.chunk, folder)) }

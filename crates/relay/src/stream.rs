@@ -19,6 +19,7 @@ use wire::live::{
 
 use crate::error::{FileContext, Result};
 use crate::index;
+use crate::losses::Meter;
 use crate::merge::{Merge, Place};
 use crate::root::Root;
 
@@ -46,6 +47,7 @@ pub(crate) struct Stream {
     path: RelativePath,
     limit: Option<TracefileLimit>,
     pub(crate) merge: Merge,
+    pub(crate) meter: Meter,
     /// The chunk it is in.
     pub(crate) chunk: Option<ChunkId>,
     /// Where a waiting rotation leads.
@@ -102,6 +104,7 @@ impl Stream {
             path: request.path.clone(),
             limit: request.tracefile,
             merge: Merge::default(),
+            meter: Meter::default(),
             chunk: None,
             target: None,
             files: None,

@@ -1,6 +1,7 @@
 //! What the next start makes of a folder a killed relay left. The image of the crash is a copy of the folder taken
 //! while the relay was writing: exactly what `kill -9` leaves, since nothing is held back in the process.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use crate::disk::{files, wait_until};
 use crate::producer::{Producer, packets, session, start};
 
 /// Copies a folder of files and folders.
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -90,6 +91,7 @@ fn an_open_chunk_is_named_and_a_sealed_one_is_untouched() {
             streams: 1,
             bytes: 128,
             without_metadata: vec![folder.join("ust/uid/0/64-bit")],
+            losses: BTreeMap::new(),
         }]
     );
     assert_eq!(files(crash.image.path()), before);

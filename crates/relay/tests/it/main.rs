@@ -1,6 +1,7 @@
 //! The relay as a whole: recorded producers, real ones, hostile ones, and crashes.
 #![expect(clippy::unwrap_used, reason = "a test that fails here fails")]
 
+mod acknowledge;
 mod client;
 mod crash;
 mod disk;

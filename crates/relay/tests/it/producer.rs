@@ -1,7 +1,7 @@
 //! A scripted producer: sessions, chunks, streams, packets, in any order a test wants.
 
-use std::io::Write;
-use std::net::TcpStream;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 use relay::{Config, Limits, Relay, TimeZone};
@@ -73,12 +73,17 @@ pub(crate) fn greet(relay: &Relay) -> Control {
 
 impl Producer {
     pub(crate) fn new(relay: &Relay, create: CreateSession) -> Self {
-        let mut control = greet(relay);
+        Self::at(relay.control_addr(), relay.data_addr(), create)
+    }
+
+    pub(crate) fn at(control: SocketAddr, data: SocketAddr, create: CreateSession) -> Self {
+        let mut control = Control::connect(control, ProtocolMinor::OURS);
+        assert_eq!(control.ask(&Request::Version(Version::OURS)), Reply::Version(Version::OURS));
         let Reply::Session(reply) = control.ask(&Request::CreateSession(create)) else {
             panic!("a session reply");
         };
         assert_eq!(reply.code, ReturnCode::OK);
-        let data = TcpStream::connect(relay.data_addr()).unwrap();
+        let data = TcpStream::connect(data).unwrap();
         Self { control, data, session: reply.session, folder: reply.output_path.unwrap() }
     }
 
@@ -115,13 +120,12 @@ impl Producer {
 
     /// The header and bytes of a packet: 100 bytes of its number and 28 of padding.
     pub(crate) fn packet_bytes(stream: StreamHandle, number: u64) -> Vec<u8> {
-        let header = DataHeader {
-            stream,
-            net_seq_num: NetSeqNum::new(number),
-            data_len: 100,
-            padding_len: 28,
-        };
-        [header.encode().as_slice(), &packet(number)[..100]].concat()
+        Self::packet_with(stream, NetSeqNum::new(number), number)
+    }
+
+    fn packet_with(stream: StreamHandle, net_seq_num: NetSeqNum, content: u64) -> Vec<u8> {
+        let header = DataHeader { stream, net_seq_num, data_len: 100, padding_len: 28 };
+        [header.encode().as_slice(), &packet(content)[..100]].concat()
     }
 
     pub(crate) fn packet(&mut self, stream: StreamHandle, number: u64) {
@@ -130,6 +134,25 @@ impl Producer {
 
     pub(crate) fn index(&mut self, stream: StreamHandle, number: u64) {
         self.ok(&Request::SendIndex(index(stream, number)));
+    }
+
+    /// Sends a packet with the content of another number, and its entry; says whether it was acknowledged.
+    pub(crate) fn try_packet(
+        &mut self,
+        stream: StreamHandle,
+        number: NetSeqNum,
+        content: u64,
+    ) -> bool {
+        let bytes = Self::packet_with(stream, number, content);
+        let mut request = Vec::new();
+        Request::SendIndex(index(stream, number.get()))
+            .encode(self.control.minor, &mut request)
+            .unwrap();
+        let sent =
+            self.data.write_all(&bytes).and_then(|()| self.control.socket.write_all(&request));
+        let mut reply = [0; 4];
+        sent.and_then(|()| self.control.socket.read_exact(&mut reply)).is_ok()
+            && reply == ReturnCode::OK.0.to_be_bytes()
     }
 
     pub(crate) fn metadata(&mut self, handle: StreamHandle, bytes: &[u8]) {

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use relay::{Config, Relay, TimeZone};
 use wire::live::{
@@ -74,6 +75,8 @@ fn replay(name: &str) {
         config.control.set_port(0);
         config.data.set_port(0);
         config.time_zone = TimeZone::Utc;
+        // One recording has entries that were taken down before their packets.
+        config.limits.ack_patience = Duration::from_millis(5);
         Relay::start(config).unwrap()
     });
     let mut replay = Replay::new(&relay, folder.clone());

@@ -32,7 +32,9 @@ impl Setup {
     fn new() -> (Self, StreamHandle) {
         let runtime = Runtime::new().unwrap();
         let root = tempfile::tempdir().unwrap();
-        let relay = start(&runtime, root.path(), Limits::default());
+        // Some tests send entries before their packets.
+        let limits = Limits { ack_patience: Duration::from_millis(5), ..Limits::default() };
+        let relay = start(&runtime, root.path(), limits);
         let events = relay.subscribe();
         let mut producer = Producer::new(&relay, session("s"));
         producer.chunk(0);

@@ -1,0 +1,224 @@
+//! What an acknowledgement promises: the packet and its entry are written, whatever happens to the relay next.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use relay::{Limits, Loss, LossCause, Losses};
+use tokio::runtime::Runtime;
+use wire::live::{NetSeqNum, ProtocolMinor, Request};
+
+use crate::client::Reply;
+use crate::disk::wait_until;
+use crate::producer::{Producer, index, packets, records, session, start};
+
+const FOLDER: &str = "host/s-20261120-162218/ust/uid/0/64-bit";
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(600);
+/// With a value, [`relay_of_a_child_process`] is a relay that writes there.
+const CHILD_ROOT: &str = "RELAY_TEST_CHILD_ROOT";
+
+#[test]
+fn an_entry_is_acknowledged_when_its_packet_is_written() {
+    let runtime = Runtime::new().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let limits = Limits { ack_patience: LONG, ..Limits::default() };
+    let relay = start(&runtime, root.path(), limits);
+    let mut producer = Producer::new(&relay, session("s"));
+    producer.chunk(0);
+    let stream = producer.stream("ch_0", 0);
+    let bytes = Producer::packet_bytes(stream, 0);
+    let (most, last) = bytes.split_at(bytes.len() - 1);
+    let request = Request::SendIndex(index(stream, 0));
+    let mut encoded = Vec::new();
+    request.encode(ProtocolMinor::OURS, &mut encoded).unwrap();
+
+    producer.control.socket.write_all(&encoded).unwrap();
+    producer.data.write_all(most).unwrap();
+    producer.control.socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let silence = producer.control.socket.peek(&mut [0]).unwrap_err();
+    assert!(matches!(silence.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{silence}");
+
+    producer.control.socket.set_read_timeout(Some(LONG)).unwrap();
+    producer.data.write_all(last).unwrap();
+    assert!(
+        matches!(producer.control.reply(request.command()), Reply::Plain(reply) if reply.0.is_ok())
+    );
+    let folder = root.path().join(FOLDER);
+    assert_eq!(std::fs::read(folder.join("ch_0")).unwrap(), packets([0]));
+    assert_eq!(records(&folder.join("index/ch_0.idx")), [(0, 0)]);
+    assert_eq!(relay.totals().acknowledged_early, 0);
+    runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn a_producer_that_sends_entries_first_is_not_held_for_ever() {
+    let runtime = Runtime::new().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let limits = Limits { ack_patience: Duration::from_millis(5), ..Limits::default() };
+    let relay = start(&runtime, root.path(), limits);
+    let mut producer = Producer::new(&relay, session("s"));
+    producer.chunk(0);
+    let stream = producer.stream("ch_0", 0);
+    producer.index(stream, 0);
+    assert_eq!(relay.totals().acknowledged_early, 1);
+    producer.packet(stream, 0);
+    wait_until("the packet", || relay.totals().index_entries == 1);
+    runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn what_network_and_tracer_lost_is_told_with_the_chunk() {
+    let runtime = Runtime::new().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let limits = Limits { ack_patience: Duration::from_millis(5), ..Limits::default() };
+    let relay = start(&runtime, root.path(), limits);
+    let mut events = relay.subscribe();
+    let mut producer = Producer::new(&relay, session("s"));
+    producer.chunk(0);
+    let stream = producer.stream("ch_0", 0);
+    let mut send = |net: u64, packet: u64, discarded: u64, with_packet: bool| {
+        if with_packet {
+            producer.packet(stream, net);
+        }
+        let mut index = index(stream, net);
+        index.events_discarded = discarded;
+        index.full.as_mut().unwrap().packet_seq_num = wire::live::PacketSeqNum::new(packet);
+        producer.ok(&Request::SendIndex(index));
+    };
+    send(0, 0, 0, true);
+    // 1 and 2 are lost on both connections, the packet of 4 on one, and the tracer loses two packets and 7 records.
+    send(3, 3, 0, true);
+    send(4, 4, 0, false);
+    send(5, 7, 7, true);
+    wait_until("the last packet", || relay.totals().index_entries == 3);
+    let totals = relay.totals();
+    assert_eq!((totals.packets_never_came, totals.indexes_without_packet), (2, 1));
+    assert_eq!((totals.tracer_packets_lost, totals.tracer_events_discarded), (2, 7));
+    let crashed = crash_image(root.path());
+    producer.control.end();
+    crate::client::end(&producer.data);
+
+    let loss = |cause, first, last, count| Loss { cause, first, last, count };
+    let expected = Losses {
+        network_packets: 3,
+        tracer_packets: 2,
+        tracer_events: 7,
+        places: vec![
+            loss(LossCause::Network, 1, 2, 2),
+            loss(LossCause::PacketNeverCame, 4, 4, 1),
+            loss(LossCause::TracerPackets, 4, 7, 2),
+            loss(LossCause::TracerEvents, 4, 7, 7),
+        ],
+        without_place: 0,
+    };
+    let expected = BTreeMap::from([("ust/uid/0/64-bit/ch_0".into(), expected)]);
+    let sealed = runtime.block_on(async {
+        loop {
+            if let relay::Event::Sealed(sealed) = events.recv().await.unwrap() {
+                return sealed;
+            }
+        }
+    });
+    assert_eq!(sealed.losses, expected);
+    runtime.block_on(relay.shutdown());
+
+    let relay = start(&runtime, crashed.path(), Limits::default());
+    assert_eq!(relay.recovered().interrupted.first().unwrap().losses, expected);
+    runtime.block_on(relay.shutdown());
+}
+
+/// What `kill -9` would leave now.
+fn crash_image(root: &Path) -> tempfile::TempDir {
+    let image = tempfile::tempdir().unwrap();
+    crate::crash::copy(root, image.path());
+    image
+}
+
+/// Not a test: the relay that another test kills.
+#[test]
+fn relay_of_a_child_process() {
+    let Some(root) = std::env::var_os(CHILD_ROOT) else { return };
+    let runtime = Runtime::new().unwrap();
+    let relay = start(&runtime, Path::new(&root), Limits::default());
+    println!("\nlistens {} {}", relay.control_addr(), relay.data_addr());
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
+struct Killed {
+    process: Child,
+    control: SocketAddr,
+    data: SocketAddr,
+}
+
+impl Killed {
+    fn start(root: &Path) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "acknowledge::relay_of_a_child_process", "--nocapture"])
+            .env(CHILD_ROOT, root)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let mut lines = output.lines().map(Result::unwrap);
+        let line = lines.find(|line| line.starts_with("listens ")).unwrap();
+        let mut addresses = line.split(' ').skip(1).map(|word| word.parse().unwrap());
+        let (control, data) = (addresses.next().unwrap(), addresses.next().unwrap());
+        Self { process, control, data }
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_there_once_after_the_relay_was_killed() {
+    for round in 0..5 {
+        let root = tempfile::tempdir().unwrap();
+        let mut relay = Killed::start(root.path());
+        let mut producer = Producer::at(relay.control, relay.data, session("s"));
+        producer.chunk(0);
+        let stream = producer.stream("ch_0", 0);
+        let killer = std::thread::spawn(move || {
+            std::thread::park_timeout(Duration::from_millis(20 + 13 * round));
+            relay.kill();
+        });
+        let mut acknowledged = Vec::new();
+        // Packets repeat after 200, as their first byte must tell their number.
+        for number in 0.. {
+            if !producer.try_packet(stream, NetSeqNum::new(number), number % 200) {
+                break;
+            }
+            acknowledged.push(number);
+        }
+        killer.join().unwrap();
+        let folder = root.path().join(FOLDER);
+        let data = std::fs::read(folder.join("ch_0")).unwrap();
+        let found = records(&folder.join("index/ch_0.idx"));
+        assert!(!acknowledged.is_empty());
+        for number in &acknowledged {
+            let mut places = found.iter().filter(|(_, packet)| packet == number);
+            let (offset, _) = places.next().unwrap_or_else(|| panic!("{number} has no entry"));
+            assert_eq!(places.next(), None, "{number} is there twice");
+            let offset = usize::try_from(*offset).unwrap();
+            assert_eq!(
+                data.get(offset..offset + 128).unwrap(),
+                packets([number % 200]),
+                "packet {number}"
+            );
+        }
+    }
+}

@@ -138,6 +138,10 @@ impl Form for JsonForm {
         Some(if int.signed { What::Signed(load) } else { What::Unsigned(load) })
     }
 
+    fn float(&self, _: &mut Output, _: Load) -> Option<What> {
+        None
+    }
+
     fn after_number(&self, _: &mut Output) {}
 
     fn before_text(&self, out: &mut Output) {

@@ -57,20 +57,33 @@ pub(crate) const fn short_digits(value: u64) -> ([u8; 8], usize) {
 }
 
 fn long_decimal(out: &mut Output, value: u64) {
-    let upper = value / EIGHT_DIGITS;
-    if upper < EIGHT_DIGITS {
-        short_decimal(out, upper);
-    } else {
-        short_decimal(out, upper / EIGHT_DIGITS);
-        all_eight(out, upper % EIGHT_DIGITS);
-    }
-    all_eight(out, value % EIGHT_DIGITS);
+    let (digits, count) = long_digits(value);
+    out.with_room::<LONGEST>(|room| {
+        *room = digits;
+        count
+    });
 }
 
-/// Eight digits of a number below 10⁸, leading zeros included.
-#[inline]
-fn all_eight(out: &mut Output, value: u64) {
-    out.fixed(&(eight_digits(value) + ZEROS).to_le_bytes());
+/// Room for the digits of any number, three words of them.
+const LONGEST: usize = 24;
+
+/// The digits of a number from [`SHORT_LIMIT`] on and how many there are.
+#[inline(never)]
+pub(crate) fn long_digits(value: u64) -> ([u8; LONGEST], usize) {
+    let lower = value % (EIGHT_DIGITS * EIGHT_DIGITS);
+    let upper = value / (EIGHT_DIGITS * EIGHT_DIGITS);
+    let word = |value: u64| eight_digits(value) + ZEROS;
+    let sixteen =
+        u128::from(word(lower / EIGHT_DIGITS)) | (u128::from(word(lower % EIGHT_DIGITS)) << 64);
+    let (first, mut count) = if upper == 0 { ([0; 8], 0) } else { short_digits(upper) };
+    // Without an upper part, the zeros before the first digit are left out.
+    let zeros = if upper == 0 { leading_zeros(eight_digits(lower / EIGHT_DIGITS)) } else { 0 };
+    let rest = (sixteen >> (8 * zeros)).to_le_bytes();
+    let mut digits = [0; LONGEST];
+    digits.iter_mut().zip(first).for_each(|(place, digit)| *place = digit);
+    digits.iter_mut().skip(count).zip(rest).for_each(|(place, digit)| *place = digit);
+    count += to_usize(16 - zeros);
+    (digits, count)
 }
 
 /// Signed decimal.
@@ -179,6 +192,38 @@ pub(crate) fn general(out: &mut Output, value: f64) {
     } else {
         finite(out, value);
     }
+}
+
+/// The text of [`general`] and its length, for finite numbers other than 0 that it shows without an exponent.
+#[inline]
+pub(crate) fn general_digits(value: f64) -> Option<([u8; 16], usize)> {
+    let (digits, exponent) = six_digits(value.abs())?;
+    // Six digits in six bytes, the first one in the lowest.
+    let six = eight_digits(digits.into()) >> 16;
+    let significant = 6 - (six << 16).leading_zeros() / 8;
+    let ascii = u128::from(six | (ZEROS >> 16));
+    let (text, count) = match u32::try_from(exponent) {
+        Ok(exponent @ 0..6) => {
+            let whole = exponent + 1;
+            let before = ascii & ((1 << (8 * whole)) - 1);
+            let after = (ascii ^ before) << 8;
+            let point = u128::from(b'.') << (8 * whole);
+            (before | point | after, if significant > whole { significant + 1 } else { whole })
+        }
+        Err(_) if exponent >= -4 => {
+            let begin = 1 + exponent.unsigned_abs();
+            let zeros = u128::from_le_bytes(*b"0.000\0\0\0\0\0\0\0\0\0\0\0");
+            let zeros = zeros & ((1 << (8 * begin)) - 1);
+            (zeros | (ascii << (8 * begin)), begin + significant)
+        }
+        _ => return None,
+    };
+    let (text, count) = if value.is_sign_negative() {
+        ((text << 8) | u128::from(b'-'), count + 1)
+    } else {
+        (text, count)
+    };
+    Some((text.to_le_bytes(), to_usize(count)))
 }
 
 /// A whole number of up to six digits, which is shown as it is.
@@ -334,6 +379,25 @@ mod tests {
         ] {
             assert_eq!(written(|out| general(out, value)), expected, "{value:e}");
         }
+    }
+
+    #[test]
+    fn numbers_without_an_exponent_have_a_way_of_their_own() {
+        let mut quick = 0;
+        let usual = samples().map(|number| (number >> 11) as f64 / 1024.0);
+        let small = samples().map(|number| (number >> 11) as f64 * 1e-18);
+        let round = (0..2_000_u32).flat_map(|number| {
+            let number = f64::from(number);
+            [number, number / 10.0, number / 1e3, number / 1e5, number * 1e3, -number / 1e2]
+        });
+        let any = samples().map(f64::from_bits);
+        for value in usual.chain(small).chain(round).chain(any) {
+            let Some((text, count)) = general_digits(value) else { continue };
+            quick += 1;
+            let text = String::from_utf8(text[..count].to_vec()).unwrap();
+            assert_eq!(text, written(|out| general(out, value)), "{value:e}");
+        }
+        assert!(quick > 20_000, "the quick way was taken {quick} times");
     }
 
     #[test]

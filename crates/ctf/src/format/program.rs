@@ -13,6 +13,7 @@
 //! from such an anchor; they are read by one load of eight bytes. What has no constant place, and what is rare, goes
 //! through [`Visitor`] as any reader's fields do.
 
+use crate::bits;
 use crate::class::ByteOrder;
 use crate::event::EventRecord;
 use crate::layout::{Integer, Kind, Layout, Length, Meaning, Node, Place, Then};
@@ -21,9 +22,10 @@ use crate::value::{Context, Encoding, Field, Scope, Shape, Value, Visitor};
 use crate::walk;
 
 use super::number::{
-    SHORT_LIMIT, decimal, hexadecimal, hexadecimal_digits, short_digits, signed_decimal,
+    SHORT_LIMIT, decimal, general, general_digits, hexadecimal, hexadecimal_digits, long_digits,
+    short_digits, signed_decimal,
 };
-use super::output::{Output, SHORT};
+use super::output::{Cursor, Output, SHORT};
 use super::quote::{self, Escapes};
 use super::stream::StreamText;
 
@@ -66,6 +68,8 @@ pub(crate) enum What {
     Signed(Load),
     /// An unsigned number in hexadecimal.
     Hexadecimal(Load),
+    /// A floating point number of 64 bits, with six significant digits.
+    General(Load),
     /// UTF-8 up to the next segment, whose last byte is the NUL.
     Text,
     /// UTF-8 up to the next segment or a NUL.
@@ -96,14 +100,19 @@ pub(crate) struct Load {
 impl Load {
     /// `None` for a number that does not lie in eight bytes or is more than a number.
     pub(crate) fn of(int: &Integer, offset_bits: u32) -> Option<Self> {
-        let first = u8::try_from(offset_bits % 8).ok()?;
-        let after = 64_u8.checked_sub(first.checked_add(int.bits)?)?;
-        let big = int.order == ByteOrder::Big;
         let is_plain = !int.reversed && int.meaning == Meaning::Number && int.mappings.is_none();
-        is_plain.then_some(Self {
+        Self::new(int.bits, offset_bits, int.order).filter(|_| is_plain)
+    }
+
+    /// `None` for bits that do not lie in eight bytes.
+    fn new(bits: u8, offset_bits: u32, order: ByteOrder) -> Option<Self> {
+        let first = u8::try_from(offset_bits % 8).ok()?;
+        let after = 64_u8.checked_sub(first.checked_add(bits)?)?;
+        let big = order == ByteOrder::Big;
+        Some(Self {
             byte: offset_bits / 8,
             left: if big { first } else { after },
-            right: 64_u8.checked_sub(int.bits)?,
+            right: 64_u8.checked_sub(bits)?,
             big,
         })
     }
@@ -144,6 +153,8 @@ pub(crate) trait Form {
 
     /// How a number is written, and what stands before it; `None` if only [`Self::scalar`] can.
     fn number(&self, out: &mut Output, int: &Integer, load: Load) -> Option<What>;
+    /// The same of a floating point number of 64 bits.
+    fn float(&self, out: &mut Output, load: Load) -> Option<What>;
     fn after_number(&self, out: &mut Output);
 
     /// What stands before and after text.
@@ -269,7 +280,7 @@ impl Builder {
         place: Place,
     ) -> Option<()> {
         let offset = u32::try_from(place.offset).ok()?;
-        let then = layout.segments.get(usize::try_from(place.segment).ok()?)?.then;
+        let then = layout.segment(place)?.then;
         let ends_segment = match then {
             Then::Text(end) | Then::Walk(end) | Then::Repeat { node: end, .. } => end == index,
             Then::End | Then::Align(_) => false,
@@ -281,12 +292,12 @@ impl Builder {
                 What::TextToNul
             }
             (Kind::Array(_), Then::Repeat { .. }) if ends_segment => {
-                let is_numbers = layout.node(index + 1).is_some_and(is_number);
+                let is_numbers = layout.node(index + 1).is_some_and(Node::is_number);
                 if is_numbers { What::Numbers } else { What::Walk }
             }
             (_, Then::Repeat { .. } | Then::Text(_)) if ends_segment => What::Walk,
             (Kind::Array(Length::Fixed(length)), _) => {
-                if let Some(element) = layout.node(index + 1).filter(|node| is_number(node))
+                if let Some(element) = layout.node(index + 1).filter(|node| node.is_number())
                     && *length <= UNROLLED
                     && self.ops.len() < UNROLLING_OPS
                 {
@@ -315,6 +326,14 @@ impl Builder {
             Kind::Integer(int) => {
                 let load = Load::of(int, offset);
                 let what = load.and_then(|load| form.number(&mut self.literal, int, load));
+                self.emit(what.unwrap_or(What::Scalar), index, offset);
+                if what.is_some() {
+                    form.after_number(&mut self.literal);
+                }
+            }
+            Kind::Float { bits: 64, order, reversed: false } => {
+                let load = Load::new(64, offset, *order);
+                let what = load.and_then(|load| form.float(&mut self.literal, load));
                 self.emit(what.unwrap_or(What::Scalar), index, offset);
                 if what.is_some() {
                     form.after_number(&mut self.literal);
@@ -362,16 +381,6 @@ fn is_shared(node: &Node) -> bool {
     }
 }
 
-/// Whether it is a number of constant size, and elements of it lie side by side.
-fn is_number(node: &Node) -> bool {
-    let is_number = match &node.kind {
-        Kind::Integer(int) => !int.is_saved(),
-        Kind::Float { .. } => true,
-        _ => false,
-    };
-    is_number && node.min_bits.is_multiple_of(node.align)
-}
-
 impl Op {
     fn new(text: &[u8], what: What, node: u32, offset: u32) -> Self {
         let mut literal = [0; SHORT];
@@ -402,18 +411,17 @@ pub(crate) fn run<F: Form>(
         room = room.saturating_sub(OP_ROOM);
         line.put(&op.literal, usize::from(op.len));
         match op.what {
-            What::Unsigned(load)
-                if let Some(value) = load.unsigned(at.bytes).filter(|v| *v < SHORT_LIMIT) =>
-            {
-                let (digits, count) = short_digits(value);
-                line.put(&digits, count);
+            What::Unsigned(load) if let Some(value) = load.unsigned(at.bytes) => {
+                put_decimal(&mut line, value);
             }
-            What::Signed(load)
-                if let Some(value) = load.signed(at.bytes)
-                    && let value = value.cast_unsigned()
-                    && value < SHORT_LIMIT =>
+            What::Signed(load) if let Some(value) = load.signed(at.bytes) => {
+                line.put(b"-", usize::from(value < 0));
+                put_decimal(&mut line, value.unsigned_abs());
+            }
+            What::General(load)
+                if let Some(bits) = load.unsigned(at.bytes)
+                    && let Some((digits, count)) = general_digits(f64::from_bits(bits)) =>
             {
-                let (digits, count) = short_digits(value);
                 line.put(&digits, count);
             }
             What::Hexadecimal(load) if let Some(value) = load.unsigned(at.bytes) => {
@@ -452,6 +460,17 @@ pub(crate) fn run<F: Form>(
     }
     let written = line.written();
     out.advance(written);
+}
+
+#[inline(always)]
+fn put_decimal(line: &mut Cursor<'_>, value: u64) {
+    if value < SHORT_LIMIT {
+        let (digits, count) = short_digits(value);
+        line.put(&digits, count);
+    } else {
+        let (digits, count) = long_digits(value);
+        line.put(&digits, count);
+    }
 }
 
 /// Where in an event record a program is.
@@ -548,7 +567,7 @@ fn unusual<F: Form>(
     let pos = at.begin.checked_add(op.offset.into())?;
     let (layout, data) = (at.layout?, at.context.data);
     let node = layout.node(op.node)?;
-    let field = Field { node, index: op.node };
+    let field = Field { layout, index: op.node };
     match op.what {
         What::FixedText { bytes } => {
             let tail = data.get(usize::try_from(pos / 8).ok()?..)?;
@@ -567,6 +586,13 @@ fn unusual<F: Form>(
                 What::Signed(_) => signed_decimal(out, raw.cast_signed()),
                 _ => decimal(out, raw),
             }
+        }
+        What::General(load) if let Some(bits) = load.unsigned(at.bytes) => {
+            general(out, f64::from_bits(bits));
+        }
+        What::General(_) => {
+            let Kind::Float { bits, order, .. } = node.kind else { return None };
+            general(out, f64::from_bits(bits::read_uint(data, pos, bits, order)?));
         }
         What::Scalar => {
             let (value, _) = walk::scalar(&at.context, node, op.node, pos).ok()?;
@@ -599,7 +625,7 @@ fn numbers<F: Form>(
     let mut pos = begin;
     for _ in 0..length {
         let (value, end) = walk::scalar(&at.context, node, index, pos).ok()?;
-        fields.scalar(Field { node, index }, value);
+        fields.scalar(Field { layout, index }, value);
         pos = end;
     }
     fields.leave(array, shape);

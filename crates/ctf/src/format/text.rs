@@ -165,6 +165,11 @@ impl Form for TextForm {
         Some(what)
     }
 
+    fn float(&self, out: &mut Output, load: Load) -> Option<What> {
+        out.push_bytes(self.style.palette.value.as_bytes());
+        Some(What::General(load))
+    }
+
     fn after_number(&self, out: &mut Output) {
         out.push_bytes(self.style.palette.reset.as_bytes());
     }

@@ -163,13 +163,15 @@ impl ClockClass {
 /// Only one wrap can be seen; a tracer writes a wider field before a second one (specification 1.8.3, section 8).
 #[inline]
 pub(crate) fn update(clock: u64, value: u64, bits: u8) -> u64 {
-    if bits >= 64 {
-        return value;
-    }
-    let span = 1_u64 << bits;
-    let mask = span - 1;
-    let base = if value < clock & mask { clock.wrapping_add(span) } else { clock };
-    base & !mask | value
+    let mask = 1_u64.checked_shl(bits.into()).map_or(u64::MAX, |span| span - 1);
+    continued(clock, value, mask)
+}
+
+/// [`update`] by a field of the bits of `mask`; none of them is no field, which leaves the clock alone.
+#[inline(always)]
+pub(crate) const fn continued(clock: u64, value: u64, mask: u64) -> u64 {
+    let wrapped = if value < clock & mask { mask.wrapping_add(1) } else { 0 };
+    clock.wrapping_add(wrapped) & !mask | value
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@
 use crate::bits;
 use crate::class::ByteOrder;
 use crate::layout::{Integer, Kind, Layout, Role};
-use crate::load::Load;
 use crate::value::Context;
 use crate::walk::{Fault, advanced, aligned};
 
@@ -63,13 +62,13 @@ pub(crate) struct SelectedPlan {
     options: Vec<(u64, u64, Run)>,
 }
 
-/// A header that begins at a byte, every field of which one load reads.
+/// A header that begins at a byte, every field of which lies in eight bytes and has one byte order.
 #[derive(Debug)]
 pub(crate) struct Quick {
     align_mask: u64,
-    /// Without one, there is one option.
-    selector: Option<Load>,
-    selector_is_id: bool,
+    big: bool,
+    /// Cuts out 0 where there is one option.
+    selector: Cut,
     options: Vec<QuickRun>,
 }
 
@@ -77,11 +76,38 @@ pub(crate) struct Quick {
 struct QuickRun {
     first: u64,
     last: u64,
-    id: Option<Load>,
-    time: Option<Load>,
-    time_bits: u8,
+    id: Option<Cut>,
+    /// Without one, it cuts out nothing.
+    time: Cut,
     /// From the header's beginning to its end.
     bits: u64,
+}
+
+/// How to cut an unsigned integer out of the eight bytes at a constant distance from the header's beginning.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cut {
+    byte: usize,
+    shift: u8,
+    mask: u64,
+}
+
+/// What the quick way gives of a header.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QuickHeader {
+    pub(crate) id: Option<u64>,
+    pub(crate) time: u64,
+    /// The bits that the time field has; 0 without one.
+    pub(crate) time_mask: u64,
+    /// Where the header ends.
+    pub(crate) end: u64,
+}
+
+impl From<(Header, u64)> for QuickHeader {
+    fn from((header, end): (Header, u64)) -> Self {
+        let (time, bits) = header.time.unwrap_or((0, 0));
+        let time_mask = if bits == 0 { 0 } else { u64::MAX >> (64 - u32::from(bits.min(64))) };
+        Self { id: header.id, time, time_mask, end }
+    }
 }
 
 /// What an event record header says.
@@ -161,6 +187,39 @@ impl Run {
     }
 }
 
+impl Cut {
+    /// `None` when the field lies in nine bytes.
+    fn new(offset_bits: u64, slot: Slot) -> Option<Self> {
+        let (byte, first) = (offset_bits / 8, offset_bits % 8);
+        let after = 64_u64.checked_sub(first + u64::from(slot.bits))?;
+        let shift = if slot.order == ByteOrder::Little { first } else { after };
+        Some(Self {
+            byte: usize::try_from(byte).ok()?,
+            shift: u8::try_from(shift).ok()?,
+            mask: u64::MAX >> (64 - u32::from(slot.bits.clamp(1, 64))),
+        })
+    }
+
+    #[inline(always)]
+    fn of(self, word: u64) -> u64 {
+        word >> (self.shift & 63) & self.mask
+    }
+
+    /// `bytes` begin with the header, `first` are the first eight of them.
+    #[inline(always)]
+    fn read(self, bytes: &[u8], first: u64, big: bool) -> Option<u64> {
+        let word = if self.byte == 0 { first } else { word(bytes, self.byte, big)? };
+        Some(self.of(word))
+    }
+}
+
+/// Eight bytes as a number.
+#[inline(always)]
+fn word(bytes: &[u8], at: usize, big: bool) -> Option<u64> {
+    let raw = *bytes.get(at..)?.first_chunk()?;
+    Some(if big { u64::from_be_bytes(raw) } else { u64::from_le_bytes(raw) })
+}
+
 impl Quick {
     fn new(
         align: u64,
@@ -168,60 +227,63 @@ impl Quick {
         selector_is_id: bool,
         options: &[(u64, u64, Run)],
     ) -> Option<Self> {
-        let load = |slot: Slot, begin: u64| Load::new(begin + slot.offset, slot.bits, slot.order);
+        let slots = || {
+            let of_runs = options.iter().flat_map(|(_, _, run)| [run.id, run.time]);
+            of_runs.chain([selector]).flatten()
+        };
+        let order = slots().next()?.order;
+        if slots().any(|slot| slot.order != order) || options.len() > MAX_QUICK_OPTIONS {
+            return None;
+        }
+        let selector_cut = match selector {
+            Some(slot) => Cut::new(0, slot)?,
+            None => Cut::default(),
+        };
         let mut quick = Self {
             align_mask: align.checked_sub(1)?,
-            selector: None,
-            selector_is_id,
+            big: order == ByteOrder::Big,
+            selector: selector_cut,
             options: Vec::new(),
         };
-        if let Some(slot) = selector {
-            quick.selector = Some(load(slot, 0)?);
-        }
         for (first, last, run) in options.iter().copied() {
             // Where a structure of larger alignment begins depends on where the header does.
             let begin = selector.map_or(0, |slot| u64::from(slot.bits));
             let begin = bits::align_up(begin, run.align).filter(|_| run.align <= align)?;
-            let slot = |slot: Option<Slot>| match slot {
-                Some(slot) => load(slot, begin).map(Some),
+            let cut = |slot: Option<Slot>| match slot {
+                Some(slot) => Cut::new(begin + slot.offset, slot).map(Some),
                 None => Some(None),
             };
             quick.options.push(QuickRun {
                 first,
                 last,
-                id: slot(run.id)?,
-                time: slot(run.time)?,
-                time_bits: run.time.map_or(0, |slot| slot.bits),
+                id: cut(run.id)?.or(selector_is_id.then_some(selector_cut)),
+                time: cut(run.time)?.unwrap_or_default(),
                 bits: begin.checked_add(run.bits)?,
             });
         }
-        Some(quick).filter(|quick| quick.options.len() <= MAX_QUICK_OPTIONS)
+        Some(quick)
     }
 
-    /// The header at `pos` and its end; `None` when it does not begin at a byte, selects nothing, or is too near the
-    /// end of the data, which the general way looks into.
+    /// The header at `pos`; `None` when it does not begin at a byte, selects nothing, or is too near the end of the data,
+    /// which the general way looks into.
     #[inline(always)]
-    pub(crate) fn read(&self, context: &Context<'_>, pos: u64) -> Option<(Header, u64)> {
+    pub(crate) fn read(&self, data: &[u8], pos: u64, limit: u64) -> Option<QuickHeader> {
         let begin = pos.checked_add(self.align_mask)? & !self.align_mask;
-        let bytes = context.data.get(usize::try_from(begin / 8).ok()?..)?;
-        let selector = match &self.selector {
-            Some(load) => load.read(bytes)?,
-            None => 0,
-        };
-        let holds = |run: &&QuickRun| (run.first..=run.last).contains(&selector);
+        let bytes = data.get(usize::try_from(begin / 8).ok()?..)?;
+        let first = word(bytes, 0, self.big)?;
+        let selector = self.selector.of(first);
+        let holds = |run: &&QuickRun| run.first <= selector && selector <= run.last;
         let run = self.options.iter().find(holds)?;
         let end = begin + run.bits;
-        if !begin.is_multiple_of(8) || end > context.limit {
+        if !begin.is_multiple_of(8) || end > limit {
             return None;
         }
-        let mut header = Header { id: self.selector_is_id.then_some(selector), time: None };
-        if let Some(load) = &run.id {
-            header.id = Some(load.read(bytes)?);
-        }
-        if let Some(load) = &run.time {
-            header.time = Some((load.read(bytes)?, run.time_bits));
-        }
-        Some((header, end))
+        let id = match run.id {
+            Some(cut) => Some(cut.read(bytes, first, self.big)?),
+            None => None,
+        };
+        let time = run.time.read(bytes, first, self.big)?;
+        Some(QuickHeader { id, time, time_mask: run.time.mask, end })
     }
 }
 

@@ -212,6 +212,16 @@ impl Node {
     pub(crate) fn shown_name(&self) -> &str {
         self.name.get(usize::from(self.prefix)..).unwrap_or(&self.name)
     }
+
+    /// Whether it is a number of constant size that nothing refers to, and elements of it lie side by side.
+    pub(crate) fn is_number(&self) -> bool {
+        let is_number = match &self.kind {
+            Kind::Integer(int) => !int.is_saved(),
+            Kind::Float { .. } => true,
+            _ => false,
+        };
+        is_number && self.min_bits.is_multiple_of(self.align)
+    }
 }
 
 /// A run of constant size, then something of a size that the data tell.
@@ -280,6 +290,34 @@ impl Layout {
         let mut layout = Self { nodes, align, segments, end_align, shows: Vec::new() };
         layout.shows = show::compile(&layout);
         layout
+    }
+
+    /// Whether fields must be read while the registers hold the values of their event record.
+    ///
+    /// Not for texts and for numbers side by side that end a segment: how many they are is known from where the next one
+    /// begins.
+    pub(crate) fn needs_registers(&self) -> bool {
+        let ends_segment = |index: u32, node: &Node| {
+            let segment = node.place.and_then(|place| self.segment(place));
+            let then = segment.filter(|_| !self.shows.is_empty()).map(|segment| segment.then);
+            matches!(then, Some(Then::Repeat { node: end, stride, .. }) if end == index && stride > 0)
+        };
+        (0..).zip(&self.nodes).any(|(index, node)| match &node.kind {
+            Kind::Variant(_) | Kind::Optional(_) => true,
+            Kind::TextArray(Length::Register(_), encoding) => {
+                *encoding != Encoding::Utf8 || !ends_segment(index, node)
+            }
+            Kind::Array(Length::Register(_)) => {
+                !self.node(index + 1).is_some_and(Node::is_number) || !ends_segment(index, node)
+            }
+            Kind::Blob(Length::Register(_), _) => true,
+            _ => false,
+        })
+    }
+
+    /// The segment that a place lies in.
+    pub(crate) fn segment(&self, place: Place) -> Option<&Segment> {
+        self.segments.get(usize::try_from(place.segment).ok()?)
     }
 
     pub(crate) fn node(&self, index: u32) -> Option<&Node> {

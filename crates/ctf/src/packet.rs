@@ -13,9 +13,10 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::class::{ByteOrder, EventRecordClass, StreamClass, TraceClass};
+use crate::class::{ByteOrder, StreamClass, TraceClass};
+use crate::decoder::Decoder;
 use crate::error::{DecodeError, DecodeErrorKind};
-use crate::event::{EventRecord, Scopes};
+use crate::event::EventRecord;
 use crate::layout::{Kind, Layout, Role};
 use crate::program::Programs;
 use crate::value::{Context, Field, Scope, Shape, Value, Visitor};
@@ -220,7 +221,9 @@ impl Roles {
 
 impl<'a> Visitor<'a> for Roles {
     fn scalar(&mut self, field: Field<'a>, value: Value<'a>) {
-        if let (Kind::Blob(_, blob), Value::Blob(bytes)) = (&field.node.kind, value) {
+        if let (Some(Kind::Blob(_, blob)), Value::Blob(bytes)) =
+            (field.node().map(|node| &node.kind), value)
+        {
             if blob.role == Some(Role::TraceUuid)
                 && let Ok(uuid) = bytes.try_into()
             {
@@ -232,7 +235,7 @@ impl<'a> Visitor<'a> for Roles {
     }
 
     fn variable_length(&mut self, field: Field<'a>, value: Value<'a>, bits: u8) {
-        let (Kind::Integer(int) | Kind::VarInteger(int)) = &field.node.kind else { return };
+        let Some(int) = field.integer() else { return };
         if let Some(number) = value.as_u64() {
             int.roles().for_each(|role| self.take(role, number, bits));
         }
@@ -297,7 +300,7 @@ pub struct EventReader<B> {
     info: PacketInfo,
     /// Position of the packet's stream class in the trace class.
     stream: usize,
-    scopes: Scopes,
+    decoder: Decoder,
 }
 
 impl<B: AsRef<[u8]>> EventReader<B> {
@@ -311,8 +314,8 @@ impl<B: AsRef<[u8]>> EventReader<B> {
     /// As [`decode_packet_header`].
     pub fn open(trace: Arc<TraceClass>, bytes: B) -> Result<Outcome<Self>, DecodeError> {
         let programs = trace.programs.get_or_init(|| Programs::new(&trace));
-        let scopes = Scopes::new(programs, new_registers(&trace));
-        Self::start(trace, bytes, scopes)
+        let decoder = Decoder::new(programs, new_registers(&trace));
+        Self::start(trace, bytes, decoder)
     }
 
     /// As [`Self::open`] for the next packet of the same trace, without allocating.
@@ -320,15 +323,15 @@ impl<B: AsRef<[u8]>> EventReader<B> {
     /// # Errors
     /// As [`decode_packet_header`].
     pub fn reopen<C: AsRef<[u8]>>(self, bytes: C) -> Result<Outcome<EventReader<C>>, DecodeError> {
-        EventReader::start(self.trace, bytes, self.scopes)
+        EventReader::start(self.trace, bytes, self.decoder)
     }
 
     fn start(
         trace: Arc<TraceClass>,
         bytes: B,
-        mut scopes: Scopes,
+        mut decoder: Decoder,
     ) -> Result<Outcome<Self>, DecodeError> {
-        let opening = read_header(&trace, bytes.as_ref(), &scopes.registers, &scopes.stack)?;
+        let opening = read_header(&trace, bytes.as_ref(), &decoder.registers, &decoder.stack)?;
         let (info, order) = match opening {
             Outcome::Ready(opening) => opening,
             Outcome::NeedMore { at_least_bytes } => {
@@ -338,9 +341,9 @@ impl<B: AsRef<[u8]>> EventReader<B> {
         let class = trace.stream_class(info.stream_class_id);
         let stream = class.map_or(0, |stream| stream.index);
         let clock = class.and_then(|stream| trace.clock_of(stream));
-        scopes.start(&info, clock, bytes.as_ref().len(), order);
+        decoder.start(&info, clock, bytes.as_ref().len(), order);
         let stream = usize::try_from(stream).unwrap_or(usize::MAX);
-        Ok(Outcome::Ready(Self { trace, bytes, info, stream, scopes }))
+        Ok(Outcome::Ready(Self { trace, bytes, info, stream, decoder }))
     }
 
     /// What the packet's header and context say.
@@ -374,15 +377,22 @@ impl<B: AsRef<[u8]>> EventReader<B> {
     #[inline]
     pub fn advance(&mut self) -> Result<bool, DecodeError> {
         let Some(stream) = self.trace.streams.get(self.stream) else { return Ok(false) };
-        self.scopes.advance(&self.trace, stream, self.bytes.as_ref())
+        self.decoder.advance(&self.trace, stream, self.bytes.as_ref())
+    }
+
+    /// [`Self::advance`] and [`Self::timestamp_ns`] in one, where that costs next to nothing: `None`, without moving, if
+    /// the next event record was not gone over yet, or has no time.
+    #[inline]
+    pub fn step_on(&mut self) -> Option<i64> {
+        self.decoder.step_on()
     }
 
     /// The time of the event record that the last [`Self::advance`] moved to, as
     /// [`EventRecord::timestamp_ns`]; `None` without one or without a clock.
     #[must_use]
     #[inline]
-    pub const fn timestamp_ns(&self) -> Option<i64> {
-        self.scopes.timestamp()
+    pub fn timestamp_ns(&self) -> Option<i64> {
+        self.decoder.mark()?.timestamp()
     }
 
     /// Goes through the event records that are left and counts those in a range of time, without giving them: costs
@@ -391,27 +401,25 @@ impl<B: AsRef<[u8]>> EventReader<B> {
     /// `i64::MIN` and `i64::MAX` are no bounds. Everything is checked as by [`Self::advance`], with the same errors.
     pub fn count_rest(&mut self, times: Range<i64>) -> Count {
         let Some(stream) = self.trace.streams.get(self.stream) else { return Count::default() };
-        self.scopes.count_rest(&self.trace, stream, self.bytes.as_ref(), times)
+        self.decoder.count_rest(&self.trace, stream, self.bytes.as_ref(), times)
     }
 
     /// The event record that the last [`Self::advance`] moved to.
     #[must_use]
     #[inline]
     pub fn event(&self) -> Option<EventRecord<'_>> {
-        let class = self.class()?;
+        let mark = self.decoder.mark()?;
+        let class = self.trace.events.get(usize::try_from(mark.class).ok()?)?;
         let stream = self.trace.streams.get(self.stream)?;
         Some(EventRecord::new(
             &self.trace,
             stream,
             class,
             &self.info,
-            &self.scopes,
+            &self.decoder,
+            mark,
             self.bytes.as_ref(),
         ))
-    }
-
-    fn class(&self) -> Option<&EventRecordClass> {
-        self.trace.events.get(usize::try_from(self.scopes.class?).ok()?)
     }
 
     /// [`Self::advance`] and [`Self::event`] in one.
@@ -426,7 +434,7 @@ impl<B: AsRef<[u8]>> EventReader<B> {
     /// Shows the fields of the packet's header or context; other scopes belong to event records.
     pub fn visit_packet<'a>(&'a self, scope: Scope, visitor: &mut impl Visitor<'a>) {
         // Values of earlier fields are kept once more, as opening the packet kept them.
-        let Scopes { registers, stack, limit, .. } = &self.scopes;
+        let Decoder { registers, stack, limit, .. } = &self.decoder;
         let context = Context { data: self.bytes.as_ref(), limit: *limit, registers, stack };
         let Some(stream) = self.trace.streams.get(self.stream) else { return };
         let mut pos = 0;
@@ -452,7 +460,7 @@ impl<B: AsRef<[u8]>> EventReader<B> {
     where
         B: Default,
     {
-        self.scopes.end();
+        self.decoder.end();
         std::mem::take(&mut self.bytes)
     }
 

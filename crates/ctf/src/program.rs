@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use crate::class::{StreamClass, TraceClass};
-use crate::layout::{Layout, Save, Then};
+use crate::layout::{Layout, Save, Segment, Then};
 use crate::load::{Load, find_nul};
 use crate::value::{Context, Scope};
 use crate::walk;
@@ -35,6 +35,8 @@ pub(crate) struct Program {
     steps: Box<[Step]>,
     /// Of each scope of [`SCOPES`], the anchor of its first segment.
     bases: [usize; 3],
+    /// Whether some field of the event record can only be read while the registers hold its values.
+    pub(crate) needs_registers: bool,
 }
 
 #[derive(Debug)]
@@ -54,11 +56,24 @@ struct QuickSave {
 /// As [`Then`], over the borders of scopes.
 #[derive(Debug, Clone, Copy)]
 enum Onward {
+    /// Nothing, where there are no saves.
     Next,
-    Align { mask: u64 },
+    /// A text, where there are no saves.
     Text,
-    Repeat { register: u32, stride: u64 },
-    Walk { scope: u8, node: u32 },
+    /// The same with saves.
+    Saved,
+    SavedText,
+    Align {
+        mask: u64,
+    },
+    Repeat {
+        register: u32,
+        stride: u64,
+    },
+    Walk {
+        scope: u8,
+        node: u32,
+    },
 }
 
 impl Programs {
@@ -71,7 +86,7 @@ impl Programs {
             });
             let scopes = [common, class.context.as_ref(), class.payload.as_ref()];
             let program = Program::new(end_align, scopes);
-            all.anchors = all.anchors.max(program.steps.len() + 1);
+            all.anchors = all.anchors.max(program.anchors());
             all.programs.push(program);
         }
         Arc::new(all)
@@ -101,7 +116,7 @@ impl Program {
             steps.extend(layout.segments.iter().map(|segment| Step {
                 bits: segment.bits,
                 saves: segment.saves.iter().map(QuickSave::new).collect(),
-                then: Onward::new(scope, segment.then),
+                then: Onward::new(scope, segment),
             }));
             known = layout.end_align;
         }
@@ -113,7 +128,14 @@ impl Program {
         if steps.last().is_some_and(is_idle) && bases.iter().all(|base| *base <= last) {
             steps.pop();
         }
-        Self { steps: steps.into(), bases }
+        let needs_registers = scopes.into_iter().flatten().any(Layout::needs_registers);
+        Self { steps: steps.into(), bases, needs_registers }
+    }
+
+    /// How many anchors it writes.
+    #[inline(always)]
+    pub(crate) fn anchors(&self) -> usize {
+        self.steps.len() + 1
     }
 
     /// The number of a scope's first anchor; `None` of other scopes than event records' contexts and payloads.
@@ -147,26 +169,16 @@ impl Program {
         for step in &self.steps {
             note(pos);
             let end = pos.checked_add(step.bits).filter(|end| *end <= context.limit)?;
-            if !step.saves.is_empty() {
-                save(context, &step.saves, pos)?;
-            }
+            // Few enough cases here for the processor's registers to be enough; calling for the others costs little
+            // beside what they do.
             pos = match step.then {
                 Onward::Next => end,
-                Onward::Align { mask } => {
-                    let aligned = end.checked_add(mask)? & !mask;
-                    Some(aligned).filter(|aligned| *aligned <= context.limit)?
-                }
                 Onward::Text => {
                     let text = walk::content(context, end)?;
                     let bytes = u64::try_from(find_nul(text)?).ok()?;
                     end + (bytes + 1) * 8
                 }
-                Onward::Repeat { register, stride } => {
-                    let length = walk::register(context.registers, register)?;
-                    let bits = length.checked_mul(stride)?;
-                    end.checked_add(bits).filter(|end| *end <= context.limit)?
-                }
-                Onward::Walk { scope, node } => walk_over(context, classes, scope, node, end)?,
+                _ => onward(context, classes, step, (pos, end))?,
             };
         }
         note(pos);
@@ -174,7 +186,37 @@ impl Program {
     }
 }
 
+/// What follows a step's constant part, from `begin` to `end`.
 #[inline(never)]
+fn onward(
+    context: &Context<'_>,
+    classes: (&TraceClass, &StreamClass, u32),
+    step: &Step,
+    (begin, end): (u64, u64),
+) -> Option<u64> {
+    if !step.saves.is_empty() {
+        save(context, &step.saves, begin)?;
+    }
+    match step.then {
+        Onward::Next | Onward::Saved => Some(end),
+        Onward::Align { mask } => {
+            let aligned = end.checked_add(mask)? & !mask;
+            Some(aligned).filter(|aligned| *aligned <= context.limit)
+        }
+        Onward::Text | Onward::SavedText => {
+            let text = walk::content(context, end)?;
+            let bytes = u64::try_from(find_nul(text)?).ok()?;
+            Some(end + (bytes + 1) * 8)
+        }
+        Onward::Repeat { register, stride } => {
+            let length = walk::register(context.registers, register)?;
+            let bits = length.checked_mul(stride)?;
+            end.checked_add(bits).filter(|end| *end <= context.limit)
+        }
+        Onward::Walk { scope, node } => walk_over(context, classes, scope, node, end),
+    }
+}
+
 fn save(context: &Context<'_>, saves: &[QuickSave], pos: u64) -> Option<()> {
     let bytes = context.data.get(usize::try_from(pos / 8).ok()?..)?;
     for QuickSave { load, save } in saves {
@@ -189,7 +231,6 @@ fn save(context: &Context<'_>, saves: &[QuickSave], pos: u64) -> Option<()> {
     Some(())
 }
 
-#[inline(never)]
 fn walk_over(
     context: &Context<'_>,
     (trace, stream, class): (&TraceClass, &StreamClass, u32),
@@ -217,11 +258,14 @@ impl QuickSave {
 }
 
 impl Onward {
-    fn new(scope: u8, then: Then) -> Self {
-        match then {
-            Then::End => Self::Next,
+    fn new(scope: u8, segment: &Segment) -> Self {
+        let is_plain = segment.saves.is_empty();
+        match segment.then {
+            Then::End if is_plain => Self::Next,
+            Then::End => Self::Saved,
+            Then::Text(_) if is_plain => Self::Text,
+            Then::Text(_) => Self::SavedText,
             Then::Align(align) => Self::Align { mask: align.saturating_sub(1) },
-            Then::Text(_) => Self::Text,
             Then::Repeat { register, stride, .. } => Self::Repeat { register, stride },
             Then::Walk(node) => Self::Walk { scope, node },
         }

@@ -5,27 +5,50 @@
 //! begins; so neither the ends of texts nor lengths are looked for again.
 
 use crate::class::ByteOrder;
+use crate::decoder::Decoder;
 use crate::layout::{Integer, Kind, Layout, Length, Meaning, Node, Then};
 use crate::value::{Context, Field, Shape, Value, Visitor};
 use crate::walk;
 
-/// One thing to show: a field `offset` bits after the beginning of its segment.
+/// One thing to show: a field so many bits after the beginning of its segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Show {
-    offset: u64,
-    node: u32,
     what: What,
+    node: u32,
+    offset: u32,
+    /// The byte that holds the first of these bits.
+    byte: u32,
+}
+
+impl Show {
+    const fn new(what: What, node: u32, offset: u32) -> Self {
+        Self { what, node, offset, byte: offset / 8 }
+    }
 }
 
 /// How to read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// A number without names for values, if its segment begins at a whole byte.
+    /// A number of whole bytes at a whole byte, if its segment begins at one; least significant byte first, and without
+    /// names for values.
+    U8,
+    U16,
+    U32,
+    U64,
+    I8,
+    I16,
+    I32,
+    I64,
+    F64,
+    /// Any other number without names for values, if its segment begins at a whole byte; least significant byte first.
     Unsigned(Word),
     /// The same, signed.
     Signed(Word),
-    /// A floating point number of 64 bits, if its segment begins at a whole byte.
-    Double(Word),
+    /// The same, most significant byte first.
+    UnsignedBig(Word),
+    SignedBig(Word),
+    /// A floating point number of 64 bits, the same.
+    DoubleBig(Word),
     /// Any other integer that nothing refers to.
     Integer,
     /// Anything else of constant size that is no compound.
@@ -51,7 +74,6 @@ enum What {
 struct Word {
     left: u8,
     right: u8,
-    big: bool,
 }
 
 /// The list for a layout whose places are all known; else empty.
@@ -63,11 +85,12 @@ pub(crate) fn compile(layout: &Layout) -> Vec<Show> {
         close(layout, &mut open, at, &mut shows);
         let Some(place) = node.place else { return Vec::new() };
         while segment < place.segment {
-            shows.push(Show { offset: 0, node: 0, what: What::Next });
+            shows.push(Show::new(What::Next, 0, 0));
             segment += 1;
         }
         let what = what(layout, at, node);
-        shows.push(Show { offset: place.offset, node: at, what });
+        let Ok(offset) = u32::try_from(place.offset) else { return Vec::new() };
+        shows.push(Show::new(what, at, offset));
         at = if what == What::Enter {
             open.push(at);
             at + 1
@@ -83,15 +106,15 @@ pub(crate) fn compile(layout: &Layout) -> Vec<Show> {
 fn close(layout: &Layout, open: &mut Vec<u32>, at: u32, shows: &mut Vec<Show>) {
     let is_over = |open: &mut u32| layout.node(*open).is_none_or(|node| node.next <= at);
     while let Some(node) = open.pop_if(is_over) {
-        shows.push(Show { offset: 0, node, what: What::Leave });
+        shows.push(Show::new(What::Leave, node, 0));
     }
 }
 
 fn what(layout: &Layout, index: u32, node: &Node) -> What {
     let place = node.place;
-    let segment = place.and_then(|place| layout.segments.get(usize::try_from(place.segment).ok()?));
+    let segment = place.and_then(|place| layout.segment(place));
     let (Some(place), Some(segment)) = (place, segment) else { return What::Walk };
-    let elements = || layout.node(index + 1).is_some_and(|element| is_number(&element.kind));
+    let elements = || layout.node(index + 1).is_some_and(Node::is_number);
     match (&node.kind, segment.then) {
         (Kind::Structure, _) => What::Enter,
         (_, Then::Walk(end)) if end == index => What::Walk,
@@ -102,24 +125,42 @@ fn what(layout: &Layout, index: u32, node: &Node) -> What {
         (_, Then::Repeat { node: end, .. }) if end == index && elements() => What::Numbers,
         (Kind::Array(Length::Fixed(_)), _) if elements() => What::FixedNumbers,
         (Kind::Integer(int), _) if !int.is_saved() => match Word::of(int, place.offset) {
-            Some(word) if int.signed => What::Signed(word),
-            Some(word) => What::Unsigned(word),
+            Some(word) => match (int.signed, int.order) {
+                (_, ByteOrder::Little) if place.offset.is_multiple_of(8) => What::bytewise(int)
+                    .unwrap_or(if int.signed { What::Signed(word) } else { What::Unsigned(word) }),
+                (false, ByteOrder::Little) => What::Unsigned(word),
+                (true, ByteOrder::Little) => What::Signed(word),
+                (false, ByteOrder::Big) => What::UnsignedBig(word),
+                (true, ByteOrder::Big) => What::SignedBig(word),
+            },
             None => What::Integer,
         },
         (Kind::Float { bits: 64, order, reversed: false }, _) => {
-            Word::new(64, place.offset, *order).map_or(What::Scalar, What::Double)
+            match (Word::new(64, place.offset, *order), order) {
+                (Some(_), ByteOrder::Little) if place.offset.is_multiple_of(8) => What::F64,
+                (Some(word), ByteOrder::Big) => What::DoubleBig(word),
+                _ => What::Scalar,
+            }
         }
         (Kind::Float { .. } | Kind::TextArray(..) | Kind::Blob(..), _) => What::Scalar,
         _ => What::Walk,
     }
 }
 
-/// Whether it is a number of constant size that nothing refers to.
-const fn is_number(kind: &Kind) -> bool {
-    match kind {
-        Kind::Integer(int) => !int.is_saved(),
-        Kind::Float { .. } => true,
-        _ => false,
+impl What {
+    /// An integer of one, two, four or eight bytes.
+    const fn bytewise(int: &Integer) -> Option<Self> {
+        Some(match (int.bits, int.signed) {
+            (8, false) => Self::U8,
+            (16, false) => Self::U16,
+            (32, false) => Self::U32,
+            (64, false) => Self::U64,
+            (8, true) => Self::I8,
+            (16, true) => Self::I16,
+            (32, true) => Self::I32,
+            (64, true) => Self::I64,
+            _ => return None,
+        })
     }
 }
 
@@ -134,67 +175,114 @@ impl Word {
     fn new(bits: u8, offset_bits: u64, order: ByteOrder) -> Option<Self> {
         let first = u8::try_from(offset_bits % 8).ok()?;
         let after = 64_u8.checked_sub(first.checked_add(bits)?)?;
-        let big = order == ByteOrder::Big;
-        Some(Self { left: if big { first } else { after }, right: 64_u8.checked_sub(bits)?, big })
+        let left = if order == ByteOrder::Big { first } else { after };
+        Some(Self { left, right: 64_u8.checked_sub(bits)? })
     }
 
-    /// The eight bytes as a number whose most significant bits are the field's.
+    /// The field in the eight bytes as a number.
     #[inline(always)]
-    fn top(self, bytes: &[u8], offset_bits: u64) -> Option<u64> {
-        let raw = *bytes.get(usize::try_from(offset_bits / 8).ok()?..)?.first_chunk()?;
-        let word = if self.big { u64::from_be_bytes(raw) } else { u64::from_le_bytes(raw) };
-        Some(word << (self.left & 63))
+    const fn unsigned(self, word: u64) -> u64 {
+        word << (self.left & 63) >> (self.right & 63)
     }
 
     #[inline(always)]
-    fn unsigned(self, top: u64) -> u64 {
-        top >> (self.right & 63)
+    const fn signed(self, word: u64) -> i64 {
+        (word << (self.left & 63)).cast_signed() >> (self.right & 63)
     }
+}
 
-    #[inline(always)]
-    fn signed(self, top: u64) -> i64 {
-        top.cast_signed() >> (self.right & 63)
-    }
+/// The bytes from byte `at` on.
+#[inline(always)]
+fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.wrapping_add(N))?.first_chunk().copied()
+}
+
+/// The eight bytes from byte `at` on, least significant first.
+#[inline(always)]
+fn little(bytes: &[u8], at: usize) -> Option<u64> {
+    chunk(bytes, at).map(u64::from_le_bytes)
+}
+
+/// The same, most significant first.
+#[inline(always)]
+fn big(bytes: &[u8], at: usize) -> Option<u64> {
+    little(bytes, at).map(u64::swap_bytes)
 }
 
 /// Shows all fields; `anchors` begins with the beginning of the first segment. `None` when they do not lie in the
 /// content, where finding the event record's end would have met them.
-#[inline]
+#[inline(never)]
 pub(crate) fn run<'a>(
-    context: &Context<'a>,
+    decoder: &'a Decoder,
+    data: &'a [u8],
     layout: &'a Layout,
     anchors: &[u64],
     visitor: &mut impl Visitor<'a>,
 ) -> Option<()> {
-    let mut anchors = anchors.iter().copied();
-    let (mut begin, mut end) = (anchors.next()?, anchors.next());
-    let mut bytes = tail(context, begin);
-    for Show { offset, node: index, what } in &layout.shows {
-        if *what == What::Next {
-            (begin, end) = (end?, anchors.next());
-            bytes = tail(context, begin);
-            continue;
-        }
-        let node = layout.node(*index)?;
-        let field = Field { node, index: *index };
-        match *what {
-            What::Unsigned(word) if let Some(top) = word.top(bytes, *offset) => {
-                visitor.scalar(field, Value::Unsigned(word.unsigned(top)));
+    let (begin, mut rest) = anchors.split_first()?;
+    let mut begin = *begin;
+    let mut bytes = tail(data, begin);
+    for show in &layout.shows {
+        let field = Field { layout, index: show.node };
+        let at = usize::try_from(show.byte).ok()?;
+        match show.what {
+            What::U8 if let Some(raw) = chunk(bytes, at) => {
+                visitor.scalar(field, Value::Unsigned(u8::from_le_bytes(raw).into()));
             }
-            What::Signed(word) if let Some(top) = word.top(bytes, *offset) => {
-                visitor.scalar(field, Value::Signed(word.signed(top)));
+            What::U16 if let Some(raw) = chunk(bytes, at) => {
+                visitor.scalar(field, Value::Unsigned(u16::from_le_bytes(raw).into()));
             }
-            What::Double(word) if let Some(top) = word.top(bytes, *offset) => {
-                visitor.scalar(field, Value::Float(f64::from_bits(word.unsigned(top))));
+            What::U32 if let Some(raw) = chunk(bytes, at) => {
+                visitor.scalar(field, Value::Unsigned(u32::from_le_bytes(raw).into()));
             }
-            What::Text => {
-                let text = between(context, begin + offset, end?.checked_sub(8)?)?;
+            What::U64 if let Some(raw) = chunk(bytes, at) => {
+                visitor.scalar(field, Value::Unsigned(u64::from_le_bytes(raw)));
+            }
+            What::I8 if let Some(raw) = chunk(bytes, at) => {
+                visitor.scalar(field, Value::Signed(i8::from_le_bytes(raw).into()));
+            }
+            What::I16 if let Some(raw) = chunk(bytes, at) => {
+                visitor.scalar(field, Value::Signed(i16::from_le_bytes(raw).into()));
+            }
+            What::I32 if let Some(raw) = chunk(bytes, at) => {
+                visitor.scalar(field, Value::Signed(i32::from_le_bytes(raw).into()));
+            }
+            What::I64 if let Some(raw) = chunk(bytes, at) => {
+                visitor.scalar(field, Value::Signed(i64::from_le_bytes(raw)));
+            }
+            What::F64 if let Some(raw) = chunk(bytes, at) => {
+                visitor.scalar(field, Value::Float(f64::from_le_bytes(raw)));
+            }
+            What::Unsigned(cut) if let Some(word) = little(bytes, at) => {
+                visitor.scalar(field, Value::Unsigned(cut.unsigned(word)));
+            }
+            What::Signed(cut) if let Some(word) = little(bytes, at) => {
+                visitor.scalar(field, Value::Signed(cut.signed(word)));
+            }
+            What::UnsignedBig(cut) if let Some(word) = big(bytes, at) => {
+                visitor.scalar(field, Value::Unsigned(cut.unsigned(word)));
+            }
+            What::SignedBig(cut) if let Some(word) = big(bytes, at) => {
+                visitor.scalar(field, Value::Signed(cut.signed(word)));
+            }
+            What::Text if let Some(text) = text(bytes, at, begin, rest) => {
                 visitor.scalar(field, Value::Str(text));
             }
-            other => unusual(context, layout, field, (other, begin + offset, end), visitor)?,
+            What::Next => {
+                (begin, rest) = rest.split_first().map(|(begin, rest)| (*begin, rest))?;
+                bytes = tail(data, begin);
+            }
+            _ => unusual(&decoder.context(data), layout, show, (begin, rest.first()), visitor)?,
         }
     }
     Some(())
+}
+
+/// The text at byte `at` of the segment whose first bit is `begin`, without the NUL before the next segment.
+#[inline(always)]
+fn text<'a>(bytes: &'a [u8], at: usize, begin: u64, rest: &[u64]) -> Option<&'a [u8]> {
+    let len = rest.first()?.wrapping_sub(begin) / 8;
+    bytes.get(at..usize::try_from(len).ok()?.checked_sub(1)?)
 }
 
 /// What is rare, or takes so long that a call does not matter.
@@ -202,15 +290,30 @@ pub(crate) fn run<'a>(
 fn unusual<'a>(
     context: &Context<'a>,
     layout: &'a Layout,
-    field: Field<'a>,
-    (what, pos, end): (What, u64, Option<u64>),
+    show: &Show,
+    (begin, end): (u64, Option<&u64>),
     visitor: &mut impl Visitor<'a>,
 ) -> Option<()> {
-    let Field { node, index } = field;
-    match what {
+    let index = show.node;
+    let field = Field { layout, index };
+    let (node, end) = (field.node()?, end.copied());
+    let pos = begin.checked_add(show.offset.into())?;
+    match show.what {
         What::Enter => visitor.enter(field, Shape::Structure),
         What::Leave => visitor.leave(field, Shape::Structure),
-        What::Unsigned(_) | What::Signed(_) | What::Integer => {
+        What::U8
+        | What::U16
+        | What::U32
+        | What::U64
+        | What::I8
+        | What::I16
+        | What::I32
+        | What::I64
+        | What::Unsigned(_)
+        | What::UnsignedBig(_)
+        | What::Signed(_)
+        | What::SignedBig(_)
+        | What::Integer => {
             let Kind::Integer(int) = &node.kind else { return None };
             let raw = int.read(context.data, pos)?;
             visitor.scalar(field, walk::integer_value(int, raw));
@@ -219,12 +322,15 @@ fn unusual<'a>(
             let bytes = between(context, pos, end?)?;
             visitor.scalar(field, walk::bytes_value(&node.kind, bytes)?);
         }
-        What::Double(_) | What::Scalar => {
+        What::F64 | What::DoubleBig(_) | What::Scalar => {
             visitor.scalar(field, walk::scalar(context, node, index, pos).ok()?.0);
         }
-        What::Numbers => numbers(context, layout, field, (pos, end), visitor)?,
-        What::FixedNumbers => numbers(context, layout, field, (pos, None), visitor)?,
-        What::Text | What::Next => return None,
+        What::Numbers => numbers(context, field, (pos, end), visitor)?,
+        What::FixedNumbers => numbers(context, field, (pos, None), visitor)?,
+        What::Text => {
+            visitor.scalar(field, Value::Str(between(context, pos, end?.checked_sub(8)?)?));
+        }
+        What::Next => return None,
         What::Walk => {
             context.walk(layout, pos).run(index, false, visitor).ok()?;
         }
@@ -234,9 +340,11 @@ fn unusual<'a>(
 
 /// The data from bit `pos` on; none when that is no byte's first, so that numbers go the general way.
 #[inline]
-fn tail<'a>(context: &Context<'a>, pos: u64) -> &'a [u8] {
-    let begin = usize::try_from(pos / 8).ok().filter(|_| pos.is_multiple_of(8));
-    begin.and_then(|begin| context.data.get(begin..)).unwrap_or_default()
+fn tail(data: &[u8], pos: u64) -> &[u8] {
+    if !pos.is_multiple_of(8) {
+        return &[];
+    }
+    usize::try_from(pos / 8).ok().and_then(|begin| data.get(begin..)).unwrap_or_default()
 }
 
 /// The bytes from one bit position to another, both at whole bytes.
@@ -249,33 +357,38 @@ fn between<'a>(context: &Context<'a>, begin: u64, end: u64) -> Option<&'a [u8]> 
 /// they are.
 fn numbers<'a>(
     context: &Context<'a>,
-    layout: &'a Layout,
     array: Field<'a>,
     (begin, end): (u64, Option<u64>),
     visitor: &mut impl Visitor<'a>,
 ) -> Option<()> {
-    let index = array.index + 1;
-    let node = layout.node(index)?;
-    let element = Field { node, index };
+    let element = Field { index: array.index + 1, ..array };
+    let (node, index) = (element.node()?, element.index);
     let stride = node.min_bits;
-    let length = match (&array.node.kind, end) {
+    let length = match (&array.node()?.kind, end) {
         (Kind::Array(Length::Fixed(length)), None) => *length,
         (_, end) => end?.checked_sub(begin)?.checked_div(stride)?,
     };
     let shape = Shape::Array { length };
     visitor.enter(array, shape);
-    let word = match &node.kind {
-        Kind::Integer(int) => Word::of(int, 0).map(|word| (word, int.signed)),
+    let cut = match &node.kind {
+        Kind::Integer(int) => Word::of(int, 0).map(|cut| (cut, int.signed, int.order)),
         _ => None,
     };
     let mut pos = begin;
     for _ in 0..length {
-        let top = word
-            .filter(|_| pos.is_multiple_of(8))
-            .and_then(|(word, signed)| Some((word, signed, word.top(context.data, pos)?)));
-        let value = match top {
-            Some((word, true, top)) => Value::Signed(word.signed(top)),
-            Some((word, false, top)) => Value::Unsigned(word.unsigned(top)),
+        let at = usize::try_from(pos / 8).ok()?;
+        let word = match cut.filter(|_| pos.is_multiple_of(8)) {
+            Some((cut, signed, ByteOrder::Little)) => {
+                little(context.data, at).map(|word| (cut, signed, word))
+            }
+            Some((cut, signed, ByteOrder::Big)) => {
+                big(context.data, at).map(|word| (cut, signed, word))
+            }
+            None => None,
+        };
+        let value = match word {
+            Some((cut, true, word)) => Value::Signed(cut.signed(word)),
+            Some((cut, false, word)) => Value::Unsigned(cut.unsigned(word)),
             None => walk::scalar(context, node, index, pos).ok()?.0,
         };
         visitor.scalar(element, value);

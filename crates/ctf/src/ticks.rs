@@ -11,6 +11,8 @@ pub(crate) struct Ticks {
     base_ns: Option<i64>,
     /// Cycles of the last whole second that was met, and its nanoseconds without the base.
     second: (u64, i64),
+    /// Of a clock of 1 GHz: every value up to this one has a time.
+    safe_nanos: Option<u64>,
 }
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -20,7 +22,18 @@ impl Ticks {
         // Of a fraction of a second, the nanoseconds before the division must fit in 64 bits.
         let usable = (1..=u64::MAX / NANOS_PER_SECOND).contains(&clock.frequency);
         let base_ns = clock.to_ns(0).ok().filter(|_| usable);
-        Self { frequency: clock.frequency, base_ns, second: (0, 0) }
+        let mut ticks =
+            Self { frequency: clock.frequency, base_ns, second: (0, 0), safe_nanos: None };
+        ticks.safe_nanos =
+            Some(ticks.safe_cycles()).filter(|_| clock.frequency == NANOS_PER_SECOND);
+        ticks
+    }
+
+    /// [`Self::nanos`] of a clock of 1 GHz where that is an addition.
+    #[inline(always)]
+    pub(crate) fn plain(&self, cycles: u64) -> Option<i64> {
+        let is_safe = cycles <= self.safe_nanos?;
+        Some(self.base_ns?.wrapping_add_unsigned(cycles)).filter(|_| is_safe)
     }
 
     /// As `clock.to_ns(cycles)`, where `clock` is the clock that this was made of.

@@ -6,7 +6,7 @@ use std::slice;
 
 use crate::bits;
 use crate::class::Base;
-use crate::layout::{Kind, Layout, Length, Node, Place};
+use crate::layout::{Integer, Kind, Layout, Length, Node, Place, Role};
 use crate::load::find_nul;
 use crate::walk::{self, Stack, Walk};
 
@@ -360,15 +360,30 @@ impl Mappings {
 /// A field as the metadata declares it.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<'a> {
-    pub(crate) node: &'a Node,
+    pub(crate) layout: &'a Layout,
     pub(crate) index: u32,
 }
 
 impl<'a> Field<'a> {
+    /// Looked up when it is asked for, as who only wants the value does not ask.
+    #[inline]
+    pub(crate) fn node(&self) -> Option<&'a Node> {
+        self.layout.node(self.index)
+    }
+
+    /// The integer class of an integer of either kind.
+    #[inline]
+    pub(crate) fn integer(&self) -> Option<&'a Integer> {
+        match &self.node()?.kind {
+            Kind::Integer(int) | Kind::VarInteger(int) => Some(int),
+            _ => None,
+        }
+    }
+
     /// The name as shown: without the one leading underscore of the metadata; empty for array elements.
     #[must_use]
     pub fn name(&self) -> &'a str {
-        self.node.shown_name()
+        self.node().map_or("", Node::shown_name)
     }
 
     /// Position of the field's class in its scope: that of [`crate::FieldClass::position`].
@@ -380,37 +395,34 @@ impl<'a> Field<'a> {
     /// The name as the metadata spells it.
     #[must_use]
     pub fn spelled_name(&self) -> &'a str {
-        &self.node.name
+        self.node().map_or("", |node| &node.name)
     }
 
     /// How an integer likes to be shown; decimal for everything else.
     #[must_use]
-    pub const fn base(&self) -> Base {
-        match &self.node.kind {
-            Kind::Integer(int) | Kind::VarInteger(int) => int.base,
-            _ => Base::Decimal,
-        }
+    pub fn base(&self) -> Base {
+        self.integer().map_or(Base::Decimal, |int| int.base)
     }
 
     /// The width of a number in bits, 64 for those of variable length; 0 for everything else.
     #[must_use]
-    pub const fn bits(&self) -> u8 {
-        match &self.node.kind {
-            Kind::Integer(int) | Kind::VarInteger(int) => int.bits,
-            Kind::Float { bits, .. } => *bits,
+    pub fn bits(&self) -> u8 {
+        match self.node().map(|node| &node.kind) {
+            Some(Kind::Integer(int) | Kind::VarInteger(int)) => int.bits,
+            Some(Kind::Float { bits, .. }) => *bits,
             _ => 0,
         }
     }
 
     /// Whether the packet reader itself uses the field: sizes, times, ids and counters of packets and event headers.
     #[must_use]
-    pub const fn is_structural(&self) -> bool {
-        let role = match &self.node.kind {
-            Kind::Integer(int) | Kind::VarInteger(int) => int.role,
-            Kind::Blob(_, blob) => blob.role,
+    pub fn is_structural(&self) -> bool {
+        let role = match self.node().map(|node| &node.kind) {
+            Some(Kind::Integer(int) | Kind::VarInteger(int)) => int.role,
+            Some(Kind::Blob(_, blob)) => blob.role,
             _ => None,
         };
-        role.is_some() && !matches!(role, Some(crate::layout::Role::CpuId))
+        role.is_some_and(|role| role != Role::CpuId)
     }
 }
 

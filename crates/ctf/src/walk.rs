@@ -131,7 +131,7 @@ impl<'a> Walk<'a> {
                 let (index, shape) = (frame.node, frame.shape);
                 stack.pop();
                 if !(bare && stack.is_empty()) {
-                    visitor.leave(Field { node, index }, shape);
+                    visitor.leave(Field { layout: self.layout, index }, shape);
                 }
             }
         }
@@ -218,7 +218,7 @@ impl<'a> Walk<'a> {
             _ => return self.scalar(node, index, visitor),
         };
         if announce {
-            visitor.enter(Field { node, index }, shape);
+            visitor.enter(Field { layout: self.layout, index }, shape);
         }
         stack.push(Frame { node: index, child, remaining, shape, before: None });
         Ok(())
@@ -232,16 +232,16 @@ impl<'a> Walk<'a> {
         visitor: &mut impl Visitor<'a>,
     ) -> Result<(), Fault> {
         if let Kind::Integer(int) = &node.kind {
-            return self.integer(node, int, index, visitor);
+            return self.integer(int, index, visitor);
         }
         match &node.kind {
-            Kind::VarInteger(int) => return self.var_integer(node, int, index, visitor),
+            Kind::VarInteger(int) => return self.var_integer(int, index, visitor),
             Kind::Float { order, .. } => self.check_order(*order, index)?,
             _ => {}
         }
         let (value, end) = scalar(&self.context, node, index, self.pos)?;
         self.pos = end;
-        visitor.scalar(Field { node, index }, value);
+        visitor.scalar(Field { layout: self.layout, index }, value);
         Ok(())
     }
 
@@ -249,7 +249,6 @@ impl<'a> Walk<'a> {
     #[inline]
     fn integer(
         &mut self,
-        node: &'a Node,
         int: &'a Integer,
         index: u32,
         visitor: &mut impl Visitor<'a>,
@@ -261,13 +260,12 @@ impl<'a> Walk<'a> {
             .ok_or_else(|| beyond(&self.context, self.pos, index, end))?;
         self.save(int, raw);
         self.pos = end;
-        visitor.scalar(Field { node, index }, integer_value(int, raw));
+        visitor.scalar(Field { layout: self.layout, index }, integer_value(int, raw));
         Ok(())
     }
 
     fn var_integer(
         &mut self,
-        node: &'a Node,
         int: &'a Integer,
         index: u32,
         visitor: &mut impl Visitor<'a>,
@@ -276,7 +274,11 @@ impl<'a> Walk<'a> {
         self.save(int, raw);
         let bits = u8::try_from((end - self.pos) / 8 * 7).unwrap_or(u8::MAX);
         self.pos = end;
-        visitor.variable_length(Field { node, index }, integer_value(int, raw), bits);
+        visitor.variable_length(
+            Field { layout: self.layout, index },
+            integer_value(int, raw),
+            bits,
+        );
         Ok(())
     }
 

@@ -182,8 +182,19 @@ impl Lane {
         self.next_packet(stream, findings)
     }
 
-    /// Consumes what is pending; gives the time of the next turn, `None` at the stream's end.
+    /// Consumes an event record if the next turn is the packet's next event record, has a time, and was gone over
+    /// already; gives that time.
     #[inline]
+    pub(crate) fn step_on(&mut self) -> Option<i64> {
+        if self.pending != Pending::Event {
+            return None;
+        }
+        let at = self.reader.as_mut()?.step_on()?;
+        self.at = at;
+        Some(at)
+    }
+
+    /// Consumes what is pending; gives the time of the next turn, `None` at the stream's end.
     pub(crate) fn advance(&mut self, stream: &Stream, findings: &mut Findings) -> Option<i64> {
         if self.pending != Pending::Event {
             match self.pending {

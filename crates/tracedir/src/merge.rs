@@ -139,26 +139,38 @@ impl<'r> Merged<'r> {
 
     /// The next item; `None` at the end. Damage costs the rest of a packet, is kept in [`Self::findings`], and the
     /// other packets follow.
+    #[inline(always)]
     pub fn next_item(&mut self) -> Option<Item<'_>> {
-        let turn = self.find()?;
+        let mut turn = match self.step_on() {
+            Some(turn) => turn,
+            None => self.step()?,
+        };
+        // Moves on until there is something inside the range.
+        while !self.is_shown(turn) {
+            turn = self.step()?;
+        }
         item(turn, self.streams.get(turn.lane())?, self.lanes.get(turn.lane())?)
     }
 
-    /// Moves on until there is something inside the range.
     #[inline]
-    fn find(&mut self) -> Option<Turn> {
-        loop {
-            let turn = self.step()?;
-            let pending = self.lanes.get(turn.lane())?.pending();
-            let shown = matches!(pending, Pending::Event | Pending::Loss);
-            if shown && self.range.contains(Timestamp::from_nanos(turn.at())) {
-                return Some(turn);
-            }
-        }
+    fn is_shown(&self, turn: Turn) -> bool {
+        let pending = self.lanes.get(turn.lane()).map(Lane::pending);
+        matches!(pending, Some(Pending::Event | Pending::Loss))
+            && self.range.contains(Timestamp::from_nanos(turn.at()))
+    }
+
+    /// [`Self::step`] where the lane goes on to an event record that it has gone over already; else `None`, and nothing
+    /// has happened.
+    #[inline(always)]
+    fn step_on(&mut self) -> Option<Turn> {
+        let winner = self.turns.winner()?;
+        let at = self.lanes.get_mut(winner.lane())?.step_on()?;
+        self.backward += u64::from(at < winner.at());
+        self.turns.replace_winner(winner.lane(), Some(at))
     }
 
     /// Consumes the current turn and takes the next one.
-    #[inline]
+    #[inline(never)]
     fn step(&mut self) -> Option<Turn> {
         let winner = self.turns.winner()?;
         if !self.begun {

@@ -291,7 +291,7 @@ fn range(args: &Args, first: impl Fn() -> Option<Timestamp>) -> anyhow::Result<T
 fn writer(args: &Args) -> Writer {
     match args.format {
         _ if args.count.is_some() => Writer::Nothing,
-        Format::None => Writer::Unseen(Unseen::default()),
+        Format::None => Writer::Unseen(Unseen),
         Format::Json => Writer::Json(JsonWriter::new()),
         Format::Text => Writer::Text(Box::new(args.style.writer(args.output.is_some()))),
     }
@@ -327,6 +327,7 @@ impl Reading {
         self.events >= self.limit
     }
 
+    #[inline]
     fn take(&mut self, item: &Item<'_>) -> io::Result<()> {
         match item {
             Item::Event(event) => {

@@ -9,14 +9,11 @@ use anyhow::Context;
 use ctf::format::json::JsonWriter;
 use ctf::format::text::TextWriter;
 use ctf::format::{Output, StreamText};
-use ctf::{Field, Scope, Shape, Value, Visitor};
+use ctf::{Field, Shape, Value, Visitor};
 use tracedir::{Event, LogicalTrace, Recording};
 
 /// Output is written in pieces of about this many bytes.
 const PIECE: usize = 64 << 10;
-
-/// The scopes of an event record that are shown.
-const FIELDS: [Scope; 3] = [Scope::EventCommonContext, Scope::EventSpecificContext, Scope::Payload];
 
 /// How event records become bytes.
 pub(crate) enum Writer {
@@ -28,14 +25,15 @@ pub(crate) enum Writer {
     Nothing,
 }
 
-/// Looks at every field, and keeps of it just enough that it must be read.
+/// Looks at every field and keeps none.
 #[derive(Default)]
-pub(crate) struct Unseen(u64);
+pub(crate) struct Unseen;
 
 impl Unseen {
-    #[inline]
-    fn take(&mut self, number: u64) {
-        self.0 = self.0.rotate_left(7) ^ number;
+    /// For all that the compiler knows, someone wants it.
+    #[inline(always)]
+    fn take(number: u64) {
+        black_box(number);
     }
 }
 
@@ -43,7 +41,7 @@ impl<'a> Visitor<'a> for Unseen {
     #[inline]
     fn scalar(&mut self, _: Field<'a>, value: Value<'a>) {
         let ends = |bytes: &[u8]| u64::from(*bytes.first().unwrap_or(&0));
-        self.take(match value {
+        Self::take(match value {
             Value::Unsigned(number) => number,
             Value::Signed(number) => number.cast_unsigned(),
             Value::Float(number) => number.to_bits(),
@@ -54,12 +52,12 @@ impl<'a> Visitor<'a> for Unseen {
 
     #[inline]
     fn enter(&mut self, _: Field<'a>, _: Shape) {
-        self.take(1);
+        Self::take(1);
     }
 
     #[inline]
     fn leave(&mut self, _: Field<'a>, _: Shape) {
-        self.take(2);
+        Self::take(2);
     }
 }
 
@@ -126,10 +124,19 @@ impl Printer {
         }
     }
 
+    #[inline]
     pub(crate) fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
-        if matches!(self.writer, Writer::Nothing) {
-            return Ok(());
+        match &mut self.writer {
+            Writer::Nothing => Ok(()),
+            Writer::Unseen(unseen) => {
+                event.record.visit_all(unseen);
+                Ok(())
+            }
+            Writer::Text(_) | Writer::Json(_) => self.line(event),
         }
+    }
+
+    fn line(&mut self, event: &Event<'_>) -> io::Result<()> {
         if !matches!(self.streams.get(event.stream_index), Some(Some(_))) {
             self.meet(event);
         }
@@ -150,15 +157,7 @@ impl Printer {
                 }
                 writer.write(&event.record, stream, &mut self.out);
             }
-            Writer::Unseen(unseen) => {
-                if entered {
-                    event.visit_packet_context(unseen);
-                }
-                for scope in FIELDS {
-                    event.record.visit(scope, unseen);
-                }
-            }
-            Writer::Nothing => {}
+            Writer::Unseen(_) | Writer::Nothing => {}
         }
         if self.out.len() >= PIECE { self.flush() } else { Ok(()) }
     }
@@ -172,9 +171,6 @@ impl Printer {
     /// Writes what is buffered, and gives back where to.
     pub(crate) fn finish(mut self) -> io::Result<Sink> {
         self.flush()?;
-        if let Writer::Unseen(unseen) = &self.writer {
-            black_box(unseen.0);
-        }
         Ok(self.sink)
     }
 }

@@ -13,6 +13,8 @@ pub struct Config {
     pub control: SocketAddr,
     /// Address of the data port; port 0 takes a free one.
     pub data: SocketAddr,
+    /// Address of the port for viewers; port 0 takes a free one.
+    pub viewers: SocketAddr,
     /// How times in folder names are written.
     pub time_zone: TimeZone,
     /// Bounds.
@@ -20,13 +22,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// A relay on this machine only, with the ports LTTng uses (5342, 5343).
+    /// A relay on this machine only, with the ports LTTng uses (5342, 5343, 5344).
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
             control: (Ipv4Addr::LOCALHOST, 5342).into(),
             data: (Ipv4Addr::LOCALHOST, 5343).into(),
+            viewers: (Ipv4Addr::LOCALHOST, 5344).into(),
             time_zone: TimeZone::System,
             limits: Limits::default(),
         }
@@ -65,6 +68,19 @@ pub struct Limits {
     pub ack_patience: Duration,
     /// Losses noted with their place in one chunk; further ones are counted.
     pub losses_per_chunk: usize,
+    /// Viewers at a time.
+    pub viewers: usize,
+    /// Packets of one stream that viewers can look back to.
+    pub viewed_packets_per_stream: usize,
+    /// Packets of all streams together that viewers can look back to; when there are more, each stream that grows is cut to
+    /// 64.
+    pub viewed_packets: usize,
+    /// Streams of one recording session that viewers can read after they ended.
+    pub viewed_closed_streams: usize,
+    /// For sessions without live timer: how long a packet is held back from viewers so that metadata can catch up, and
+    /// how long a stream must be silent before viewers are told that nothing is still to come from that time. The switch timers
+    /// of such a session must be shorter.
+    pub untimed_grace: Duration,
     /// Events a subscriber may be behind before it loses the oldest.
     pub event_backlog: usize,
 }
@@ -82,6 +98,11 @@ impl Default for Limits {
             pair_timeout: Duration::from_secs(120),
             ack_patience: Duration::from_millis(500),
             losses_per_chunk: 10_000,
+            viewers: 2048,
+            viewed_packets_per_stream: 4096,
+            viewed_packets: 1 << 20,
+            viewed_closed_streams: 1024,
+            untimed_grace: Duration::from_secs(2),
             event_backlog: 4096,
         }
     }

@@ -186,9 +186,9 @@ impl Control {
                     same(session, id)?;
                     recording.begin_pending(id);
                 }
-                // Nothing reads streams before they are announced yet; the rest is answered above.
-                Request::StreamsSent
-                | Request::Version(_)
+                Request::StreamsSent => recording.feed.publish(id),
+                // Answered above.
+                Request::Version(_)
                 | Request::GetConfiguration(_)
                 | Request::CreateSession(_)
                 | Request::AddStream(_)

@@ -59,6 +59,15 @@ counters! {
     requests_refused,
     /// Connections refused because there were too many.
     connections_refused,
+    /// Viewers refused because there were too many.
+    viewers_refused,
+    /// Packets that a viewer did not get because they were cleared, overwritten or let go before it came to them; once
+    /// for each viewer.
+    packets_missed_by_viewers,
+    /// Packets that a viewer did not get because it had been told that no such packet would come; once for each viewer.
+    packets_withheld,
+    /// Packets that began before the time that a beacon of their producer had named.
+    promises_broken,
     /// Chunks sealed.
     chunks_sealed,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use wire::live::RelativePath;
+use wire::live::{RelativePath, ViewedTraceId};
 
 use crate::config::Limits;
 use crate::counters::Counters;
@@ -19,6 +19,7 @@ pub(crate) struct Env {
     pub(crate) counters: Counters,
     next_journal: AtomicU64,
     next_trash: AtomicU64,
+    last_trace: AtomicU64,
 }
 
 impl Env {
@@ -31,11 +32,17 @@ impl Env {
             counters: Counters::default(),
             next_journal: AtomicU64::new(first_journal),
             next_trash: AtomicU64::new(0),
+            last_trace: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn next_journal(&self) -> journal::Number {
         journal::Number(self.next_journal.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A number for a trace: what one metadata stream describes.
+    pub(crate) fn next_trace(&self) -> ViewedTraceId {
+        ViewedTraceId::new(self.last_trace.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// A folder of its own for what is to be deleted; `trash` is empty at the start.

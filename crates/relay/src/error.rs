@@ -69,6 +69,9 @@ pub enum Error {
         /// Its major version.
         major: u32,
     },
+    /// A viewer asked before it said its version, or said nothing for too long.
+    #[error("the viewer did not connect")]
+    ViewerNotConnected,
     /// A stream that does not exist or is not this connection's.
     #[error("stream {handle} does not belong to this connection")]
     UnknownStream {

@@ -2,12 +2,15 @@
 //!
 //! In: the control and data connections of lttng-sessiond and lttng-consumerd (2.10 to 2.16), or of anyone who
 //! speaks [`wire::live`]. Out: plain CTF traces below one folder, packets byte for byte as they came, under the names
-//! lttng-relayd gives them; and [`Event`]s for the rest of the process. Event payloads are never looked at.
+//! lttng-relayd gives them; [`Event`]s for the rest of the process; and, on a port for viewers (babeltrace2, or anyone who
+//! speaks [`wire::live::viewer`]), the same packets while a session is recorded. Event payloads are never looked at.
 //!
 //! ```text
 //! control ─▶ control.rs ─┐               ┌─▶ stream.rs ─▶ data, index, metadata files
 //!                        ├─▶ recording.rs┤     merge.rs pairs packets and index entries
-//! data ────▶ data.rs ────┘               └─▶ chunk.rs ──▶ seal.rs: sync, move, announce
+//! data ────▶ data.rs ────┘        │      └─▶ chunk.rs ──▶ seal.rs: sync, move, announce
+//!                                 ▼
+//!                               feed/ ◀── viewer/ ◀─▶ viewers
 //! ```
 //!
 //! Promises: a reply is sent after `write(2)` returned, that to an index entry when its packet is written too; a chunk is announced as sealed after it was synced and moved;
@@ -20,7 +23,8 @@
 //! - **relay session**: the connections of one consumer daemon of a recording session;
 //! - **chunk**: what is recorded between two rotations; **sealed** when complete and in its last place;
 //! - **index entry**: where a packet is in its file, and its times; comes on the control connection;
-//! - **beacon**: an index entry without packet, "nothing happened until then".
+//! - **beacon**: an index entry without packet, "nothing happened until then";
+//! - **feed**: what viewers may be shown of a recording session; **cursor**: how far one of them has read a stream.
 //!
 //! ```no_run
 //! # async fn example() -> relay::Result<()> {
@@ -44,6 +48,7 @@ mod data;
 mod env;
 mod error;
 mod event;
+mod feed;
 mod index;
 mod journal;
 mod losses;
@@ -57,6 +62,7 @@ mod root;
 mod seal;
 mod server;
 mod stream;
+mod viewer;
 mod workers;
 
 pub use config::{Config, Limits, TimeZone};

@@ -259,6 +259,16 @@ impl Merge {
         self.waiting.values_mut().filter_map(|pair| pair.place.as_mut())
     }
 
+    /// The lowest number of which a half waits.
+    pub(crate) fn lowest_waiting(&self) -> Option<NetSeqNum> {
+        self.waiting.first_key_value().map(|(number, _)| *number)
+    }
+
+    /// The last index entry that came.
+    pub(crate) const fn last_index(&self) -> Option<NetSeqNum> {
+        self.last_index
+    }
+
     /// The packet committed last.
     pub(crate) const fn last_committed(&self) -> Option<PacketSeqNum> {
         self.last_committed

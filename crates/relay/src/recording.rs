@@ -22,6 +22,7 @@ use crate::chunk::{Chunk, Closing, Fate, placement};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::event::RecordingName;
+use crate::feed::Feed;
 use crate::journal;
 use crate::losses::{Loss, LossCause};
 use crate::merge::{Lost, Place, Refused, Step};
@@ -42,6 +43,8 @@ pub(crate) struct Recording {
     pub(crate) session: String,
     /// Relative to the root.
     pub(crate) folder: RelativePath,
+    /// What viewers are shown of it.
+    pub(crate) feed: Arc<Feed>,
     sessions: BTreeMap<RelaySessionId, Session>,
     streams: HashMap<StreamHandle, Stream>,
     chunks: BTreeMap<ChunkId, Chunk>,
@@ -92,11 +95,17 @@ impl Arrivals {
 }
 
 impl Recording {
-    pub(crate) fn new(host: String, session: String, folder: RelativePath) -> Self {
+    pub(crate) fn new(
+        host: String,
+        session: String,
+        folder: RelativePath,
+        feed: Arc<Feed>,
+    ) -> Self {
         Self {
             host,
             session,
             folder,
+            feed,
             sessions: BTreeMap::new(),
             streams: HashMap::new(),
             chunks: BTreeMap::new(),
@@ -230,6 +239,7 @@ impl Recording {
 
     /// A job ended and the chunk is where it belongs, or its move failed for good.
     pub(crate) fn chunk_is_done(&mut self, chunk: ChunkId, folder: RelativePath) {
+        self.feed.chunk_is_at(chunk, &folder);
         self.chunks.remove(&chunk);
         if self.finished.len() >= FINISHED_KEPT {
             self.finished.pop_front();
@@ -247,7 +257,10 @@ impl Recording {
         chunk.is_sealing = true;
         let to = match fate {
             Fate::Delete => return self.discard(env, id),
-            Fate::Archive(to) => Some(to),
+            Fate::Archive(to) => {
+                self.feed.chunk_goes_to(id, &to);
+                Some(to)
+            }
             Fate::Stay => None,
         };
         let journal = chunk
@@ -272,6 +285,7 @@ impl Recording {
     /// Takes a chunk out of sight at once and leaves the deleting to a job.
     fn discard(&mut self, env: &Env, id: ChunkId) -> Result<()> {
         let Some(chunk) = self.chunks.remove(&id) else { return Ok(()) };
+        self.feed.chunk_is_gone(id);
         let recording = self.name(env);
         let trash = env.next_trash();
         let was_in_place = chunk.folder == self.folder;
@@ -298,6 +312,7 @@ impl Recording {
             return Ok(());
         };
         let from = std::mem::replace(&mut chunk.folder, self.folder.clone());
+        self.feed.chunk_goes_to(*id, &self.folder);
         if chunk.members.is_empty() {
             return Ok(());
         }
@@ -327,7 +342,8 @@ impl Recording {
     ) -> Result<()> {
         let owner = self.sessions.get(&session).ok_or(Error::UnknownSession { session })?;
         let id = request.chunk.unwrap_or(ChunkId::new(0));
-        let mut stream = Stream::new(session, request, owner.kind);
+        let seen = (Arc::clone(&self.feed), handle);
+        let mut stream = Stream::new(session, request, owner.kind, seen);
         let path = stream.path_in_chunk();
         if path.components().next().is_none_or(names::is_reserved) {
             return Err(Error::ReservedPath { path: path.to_string() });
@@ -338,7 +354,11 @@ impl Recording {
             return Err(Error::Limit { what: "streams of one chunk", limit });
         }
         let folder = chunk.folder.clone();
-        stream.enter(&env.root, &folder, &folder, None)?;
+        self.feed.add(session, handle, request, || env.next_trace());
+        if let Err(error) = stream.enter(&env.root, &folder, &folder, None) {
+            self.feed.forget(handle);
+            return Err(error);
+        }
         self.streams.insert(handle, stream);
         self.enter_chunk(env, handle, id)
     }
@@ -653,6 +673,7 @@ impl Recording {
         if !self.sessions.is_empty() {
             return Ok(());
         }
+        self.feed.end();
         let open: Vec<ChunkId> = self.chunks.keys().copied().collect();
         for id in open {
             if let Some(chunk) = self.chunks.get_mut(&id) {
@@ -675,6 +696,7 @@ impl Recording {
             }
         }
         let Some(stream) = self.streams.get(&handle) else { return Ok(()) };
+        self.feed.settled(handle, stream.merge.lowest_waiting(), stream.merge.last_index());
         match stream.closing {
             Some(last) if stream.merge.is_complete(last, false) => self.drop_stream(env, handle),
             _ => Ok(()),
@@ -712,6 +734,7 @@ impl Recording {
                     None => false,
                 };
                 let written = if written {
+                    stream.show(env, *place, entry);
                     &env.counters.index_entries
                 } else {
                     &env.counters.beyond_last_chunk
@@ -719,7 +742,10 @@ impl Recording {
                 written.add(1);
             }
             Released::Lost(lost) => count_lost(env, handle, lost),
-            Released::Beacon(_) => {}
+            Released::Beacon(beacon) => {
+                self.feed.beacon(handle, beacon);
+                self.feed.settled(handle, stream.merge.lowest_waiting(), stream.merge.last_index());
+            }
         }
         let losses = stream.meter.read(released);
         match chunk {
@@ -746,7 +772,12 @@ impl Recording {
                 let old = old.unwrap_or_default();
                 let new = self.chunks.get(&id).ok_or(Error::UnknownChunk { chunk: id })?;
                 let first = stream.split(at.get())?;
-                stream.enter(&env.root, &old, &new.folder, first)
+                let number = stream.file_number();
+                stream.enter(&env.root, &old, &new.folder, first).map(|()| {
+                    if let (Some(left), Some(first)) = (left, first) {
+                        self.feed.relocate(handle, (left, number, first), id);
+                    }
+                })
             }
             .and_then(|()| self.enter_chunk(env, handle, id)),
         };
@@ -763,6 +794,7 @@ impl Recording {
             return Err(Error::UnknownChunk { chunk: id });
         };
         stream.chunk = Some(id);
+        self.feed.chunk_is_at(id, &chunk.folder);
         chunk.streams += 1;
         chunk.members.insert(stream.path_in_chunk());
         if chunk.journal.is_none() {
@@ -798,6 +830,7 @@ impl Recording {
         let steps = stream.merge.drain();
         let released = self.carry_out(env, handle, steps);
         let Some(stream) = self.streams.remove(&handle) else { return released };
+        self.feed.close_stream(handle);
         self.gone.push(handle);
         if self.left.len() >= LEFT_KEPT {
             self.left.pop_front();

@@ -16,6 +16,7 @@ use wire::live::{
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::feed::Catalogue;
 use crate::names;
 use crate::recording::{Recording, Session};
 use crate::seal::Job;
@@ -28,6 +29,8 @@ const MAX_FOLDER_NUMBER: u32 = 1000;
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(crate) env: Env,
+    /// What viewers may see.
+    pub(crate) feeds: Catalogue,
     tables: Mutex<Tables>,
     events: broadcast::Sender<Event>,
     /// At most one job for each chunk there is, so bounded by the limits of chunks and recordings.
@@ -70,6 +73,7 @@ impl Registry {
         let (events, _) = broadcast::channel(env.limits.event_backlog.max(1));
         Self {
             env,
+            feeds: Catalogue::default(),
             tables: Mutex::default(),
             events,
             jobs: Mutex::default(),
@@ -103,6 +107,7 @@ impl Registry {
             }
             if is_over {
                 tables.recordings.remove(&shared.key);
+                self.feeds.close(&recording.feed);
                 tables.folders.remove(&recording.folder);
                 self.tell(Event::SessionClosed(recording.name(&self.env)));
             }
@@ -133,7 +138,7 @@ impl Registry {
         };
         let current = request.identity.as_ref().and_then(|identity| identity.current_chunk);
         loop {
-            let (shared, is_new) = self.find_or_make(&key, request, &wanted)?;
+            let (shared, is_new) = self.find_or_make(id, &key, request, &wanted)?;
             let session = Session {
                 kind: if minor.has_session_names() && !request.snapshot {
                     Kind::Indexed { full: minor.has_full_index() }
@@ -163,6 +168,7 @@ impl Registry {
 
     fn find_or_make(
         &self,
+        id: RelaySessionId,
         key: &Key,
         request: &CreateSession,
         wanted: &RelativePath,
@@ -180,8 +186,9 @@ impl Registry {
         };
         tables.folders.insert(folder.clone());
         let text = |name: &Option<Name>| name.as_ref().map(Name::to_string).unwrap_or_default();
+        let feed = self.feeds.open(id, request, &self.env.limits);
         let recording =
-            Recording::new(text(&request.hostname), text(&request.session_name), folder);
+            Recording::new(text(&request.hostname), text(&request.session_name), folder, feed);
         let shared = Arc::new(Shared {
             key: key.clone(),
             state: Mutex::new(recording),

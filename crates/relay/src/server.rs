@@ -1,4 +1,4 @@
-//! The running relay: two listeners, a task for each connection, one for the disk work, one for expiry.
+//! The running relay: three listeners, a task for each connection, one for the disk work, one for expiry.
 //!
 //! Connections run on threads of their own, see [`crate::workers`].
 
@@ -22,6 +22,7 @@ use crate::names::Names;
 use crate::recover::{Recovered, recover};
 use crate::registry::Registry;
 use crate::root::Root;
+use crate::viewer;
 use crate::workers::Workers;
 
 /// How often what has waited too long is looked for.
@@ -37,59 +38,76 @@ pub struct Relay {
     registry: Arc<Registry>,
     control: SocketAddr,
     data: SocketAddr,
+    viewers: SocketAddr,
     recovered: Recovered,
     stop: watch::Sender<bool>,
     listeners: Vec<JoinHandle<()>>,
     workers: Arc<Workers>,
+    viewer_workers: Arc<Workers>,
     housekeeping: JoinHandle<()>,
     sealer: JoinHandle<()>,
     sealer_stop: watch::Sender<bool>,
 }
 
-/// Which of the two ports.
+/// Which of the ports.
 #[derive(Debug, Clone, Copy)]
 enum Port {
     Control,
     Data,
+    Viewers,
 }
 
 impl Relay {
-    /// Opens the root folder, finishes what a relay that was killed there left half done, opens both ports and
+    /// Opens the root folder, finishes what a relay that was killed there left half done, opens the ports and
     /// serves them in the background. Call it within a tokio runtime.
     ///
     /// # Errors
     /// [`Error::File`] when the folder cannot be used, [`Error::RootInUse`], [`Error::Listen`].
     pub fn start(config: Config) -> Result<Self> {
-        let Config { root, control, data, time_zone, mut limits } = config;
+        let Config { root, control, data, viewers, time_zone, mut limits } = config;
         lower_to_descriptors(&mut limits);
         let root = Root::open(&root)?;
         let (recovered, next_journal) = recover(&root)?;
         let connections = Arc::new(Semaphore::new(limits.connections));
         let (control, control_address) = listen(control)?;
         let (data, data_address) = listen(data)?;
+        let (viewers, viewers_address) = listen(viewers)?;
+        let viewer_connections = Arc::new(Semaphore::new(limits.viewers));
         let env = Env::new(root, Names::new(time_zone), limits, next_journal);
         let registry = Arc::new(Registry::new(env));
-        let workers = Arc::new(Workers::start()?);
+        let workers = Arc::new(Workers::start("relay")?);
+        // Apart from producers, which must not wait for a file that a viewer reads.
+        let viewer_workers = Arc::new(Workers::start("viewers")?);
         let (stop, stopped) = watch::channel(false);
         let (sealer_stop, sealer_stopped) = watch::channel(false);
         let open = |listener, port| {
+            let (connections, workers) = match port {
+                Port::Control | Port::Data => (&connections, &workers),
+                Port::Viewers => (&viewer_connections, &viewer_workers),
+            };
             let door = Door {
                 port,
                 registry: Arc::clone(&registry),
-                connections: Arc::clone(&connections),
-                workers: Arc::clone(&workers),
+                connections: Arc::clone(connections),
+                workers: Arc::clone(workers),
             };
             tokio::spawn(accept(listener, door, stopped.clone()))
         };
         Ok(Self {
             control: control_address,
             data: data_address,
+            viewers: viewers_address,
             recovered,
-            listeners: vec![open(control, Port::Control), open(data, Port::Data)],
+            listeners: vec![
+                open(control, Port::Control),
+                open(data, Port::Data),
+                open(viewers, Port::Viewers),
+            ],
             housekeeping: tokio::spawn(expire(Arc::clone(&registry), stopped.clone())),
             sealer: tokio::spawn(seal(Arc::clone(&registry), sealer_stopped)),
             registry,
             workers,
+            viewer_workers,
             stop,
             sealer_stop,
         })
@@ -105,6 +123,12 @@ impl Relay {
     #[must_use]
     pub const fn data_addr(&self) -> SocketAddr {
         self.data
+    }
+
+    /// Where the port for viewers listens.
+    #[must_use]
+    pub const fn viewers_addr(&self) -> SocketAddr {
+        self.viewers
     }
 
     /// The root folder, absolute.
@@ -131,7 +155,7 @@ impl Relay {
         self.registry.env.counters.totals()
     }
 
-    /// Closes both ports and every connection, seals what is open where it stands, and returns when all of it is on
+    /// Closes the ports and every connection, seals what is open where it stands, and returns when all of it is on
     /// the disk and announced.
     pub async fn shutdown(self) {
         self.stop.send_replace(true);
@@ -140,6 +164,7 @@ impl Relay {
         }
         ended(self.housekeeping.await);
         self.workers.stop();
+        self.viewer_workers.stop();
         self.registry.end_all();
         self.sealer_stop.send_replace(true);
         ended(self.sealer.await);
@@ -178,8 +203,12 @@ async fn accept(listener: TcpListener, door: Door, mut stop: watch::Receiver<boo
             None => break,
         };
         let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
-            registry.env.counters.connections_refused.add(1);
-            tracing::warn!(?port, %peer, limit = registry.env.limits.connections, "too many connections");
+            let counters = &registry.env.counters;
+            match port {
+                Port::Control | Port::Data => counters.connections_refused.add(1),
+                Port::Viewers => counters.viewers_refused.add(1),
+            }
+            tracing::warn!(?port, %peer, "too many connections");
             continue;
         };
         let serve = serve(port, stream.into_std(), peer, Arc::clone(&registry), stop.clone());
@@ -205,6 +234,7 @@ async fn serve(
     let result = match (stream.and_then(TcpStream::from_std), port) {
         (Ok(stream), Port::Control) => Control::new(registry).serve(stream, stop).await,
         (Ok(stream), Port::Data) => Data::new(registry, stream, stop).serve().await,
+        (Ok(stream), Port::Viewers) => viewer::Connection::new(registry, stream).serve(stop).await,
         (Err(error), _) => Err(error.into()),
     };
     if let Err(error) = result {
@@ -253,7 +283,9 @@ fn lower_to_descriptors(limits: &mut Limits) {
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let allowed = if raised.is_ok() { maximum } else { current };
     let Some(allowed) = allowed else { return };
-    let left = allowed.saturating_sub(SPARE_DESCRIPTORS).saturating_sub(limits.connections as u64);
+    let left = allowed
+        .saturating_sub(SPARE_DESCRIPTORS)
+        .saturating_sub((limits.connections + limits.viewers) as u64);
     let streams = usize::try_from(left / 2).unwrap_or(usize::MAX).max(1);
     if streams < limits.streams {
         tracing::info!(streams, open_files = allowed, "streams bounded by the limit of open files");

@@ -14,10 +14,12 @@ use std::sync::Arc;
 use ctf::index::{HEADER_LEN, IndexEntry, IndexVersion, MAX_ENTRY_LEN};
 use wire::live::{
     AddStream, ChunkId, DataHeader, Name, NetSeqNum, PacketIndex, RelativePath, RelaySessionId,
-    TracefileLimit,
+    StreamHandle, TracefileLimit,
 };
 
+use crate::env::Env;
 use crate::error::{FileContext, Result};
+use crate::feed::Feed;
 use crate::index;
 use crate::losses::Meter;
 use crate::merge::{Merge, Place};
@@ -57,6 +59,9 @@ pub(crate) struct Stream {
     pub(crate) closing: Option<NetSeqNum>,
     /// Asked about since `BEGIN_DATA_PENDING`.
     pub(crate) asked: bool,
+    /// Where viewers are shown it, under this handle.
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) handle: StreamHandle,
 }
 
 /// The files being written in the present chunk.
@@ -96,7 +101,12 @@ impl Kind {
 }
 
 impl Stream {
-    pub(crate) fn new(session: RelaySessionId, request: &AddStream, kind_of_data: Kind) -> Self {
+    pub(crate) fn new(
+        session: RelaySessionId,
+        request: &AddStream,
+        kind_of_data: Kind,
+        (feed, handle): (Arc<Feed>, StreamHandle),
+    ) -> Self {
         Self {
             session,
             kind: if request.is_metadata() { Kind::Metadata } else { kind_of_data },
@@ -110,6 +120,8 @@ impl Stream {
             files: None,
             closing: None,
             asked: false,
+            feed,
+            handle,
         }
     }
 
@@ -129,8 +141,11 @@ impl Stream {
     ) -> Result<()> {
         let old = self.files.take();
         let name = self.data_name(0);
-        let data = root.create(&folder.join_path(&self.path), &name)?;
-        self.files = Some(Files { data: Arc::new(data), data_len: 0, number: 0, index: None });
+        let data = Arc::new(root.create(&folder.join_path(&self.path), &name)?);
+        if self.kind == Kind::Metadata {
+            self.feed.metadata_begins(self.handle, &data);
+        }
+        self.files = Some(Files { data, data_len: 0, number: 0, index: None });
         match (old, first) {
             (Some(old), Some(first)) => self.take_along(root, from_folder, folder, old, first),
             _ => Ok(()),
@@ -157,6 +172,12 @@ impl Stream {
         if full {
             let number = files.number + 1;
             let name = self.data_name(number);
+            let kept = self.limit.and_then(|limit| limit.count);
+            if let (Some(chunk), Some(last)) =
+                (self.chunk, kept.and_then(|kept| number.checked_sub(kept)))
+            {
+                self.feed.overwritten(self.handle, chunk, last);
+            }
             let data = root.replace(&folder.join_path(&self.path), &name)?;
             if let Some(files) = &mut self.files {
                 files.data = Arc::new(data);
@@ -208,6 +229,19 @@ impl Stream {
         Ok(true)
     }
 
+    /// Shows viewers a packet whose entry was written.
+    pub(crate) fn show(&self, env: &Env, place: Place, entry: &PacketIndex) {
+        if let (Some(chunk), Some(files)) = (self.chunk, &self.files) {
+            let file = (files.number == place.file).then_some(&files.data);
+            self.feed.release(self.handle, (chunk, place), *entry, file, &env.counters);
+        }
+    }
+
+    /// Number of the data file being written.
+    pub(crate) fn file_number(&self) -> u64 {
+        self.files.as_ref().map_or(0, |files| files.number)
+    }
+
     /// Appends metadata and its padding.
     pub(crate) fn append_metadata(&mut self, bytes: &[u8], padding: u64) -> Result<bool> {
         let path = self.path_in_chunk();
@@ -218,6 +252,7 @@ impl Stream {
             files.data.set_len(end).on("extend", path.as_path())?;
         }
         files.data_len = end;
+        self.feed.metadata(self.handle, bytes, padding);
         Ok(true)
     }
 
@@ -225,6 +260,7 @@ impl Stream {
     pub(crate) fn reset_metadata(&mut self) -> Result<bool> {
         let path = self.path_in_chunk();
         let Some(files) = &mut self.files else { return Ok(false) };
+        self.feed.metadata_reset(self.handle, &files.data);
         files.data.set_len(0).on("truncate", path.as_path())?;
         files.data_len = 0;
         Ok(true)
@@ -316,13 +352,16 @@ impl Stream {
     }
 
     fn data_name(&self, number: u64) -> String {
-        match self.limit {
-            None => self.channel.to_string(),
-            Some(TracefileLimit { count: Some(count), .. }) => {
-                format!("{}_{}", self.channel, number % count)
-            }
-            Some(_) => format!("{}_{number}", self.channel),
-        }
+        data_name(&self.channel, self.limit, number)
+    }
+}
+
+/// The name of a stream's data file with this number.
+pub(crate) fn data_name(channel: &Name, limit: Option<TracefileLimit>, number: u64) -> String {
+    match limit {
+        None => channel.to_string(),
+        Some(TracefileLimit { count: Some(count), .. }) => format!("{channel}_{}", number % count),
+        Some(_) => format!("{channel}_{number}"),
     }
 }
 

@@ -24,8 +24,8 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts one for each core.
-    pub(crate) fn start() -> Result<Self> {
+    /// Starts one for each core, called `name` and a number.
+    pub(crate) fn start(name: &str) -> Result<Self> {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let (stop, stopped) = watch::channel(false);
         let mut handles = Vec::new();
@@ -39,7 +39,7 @@ impl Workers {
                 // Ends when told, or when the sender is gone with the relay.
                 drop(runtime.block_on(stopped.wait_for(|stop| *stop)));
             };
-            let name = format!("relay-{number}");
+            let name = format!("{name}-{number}");
             threads.push(thread::Builder::new().name(name).spawn(run).map_err(thread)?);
         }
         Ok(Self { handles, threads: Mutex::new(threads), stop })

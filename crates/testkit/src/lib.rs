@@ -13,6 +13,7 @@ pub mod alloc;
 mod bpftrace;
 pub mod lttng;
 mod traces;
+pub mod viewer;
 
 pub use bpftrace::bpftrace;
 pub use traces::{CTF_1_8_TRACES, packed_trace, shared_dir, skip, unpacked_trace};

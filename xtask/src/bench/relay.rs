@@ -105,7 +105,16 @@ impl Running {
     fn start_ours(binary: &Path) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let mut process = Command::new(binary)
-            .args(["relay", "--control", "127.0.0.1:0", "--data", "127.0.0.1:0", "--output"])
+            .args([
+                "relay",
+                "--control",
+                "127.0.0.1:0",
+                "--data",
+                "127.0.0.1:0",
+                "--live",
+                "127.0.0.1:0",
+                "--output",
+            ])
             .arg(folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

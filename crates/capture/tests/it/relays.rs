@@ -62,6 +62,7 @@ fn our_relay_takes_every_chunk_and_event() {
         let mut config = relay::Config::new(root.path());
         config.control.set_port(0);
         config.data.set_port(0);
+        config.viewers.set_port(0);
         relay::Relay::start(config).unwrap()
     });
     let address = RelayAddress {

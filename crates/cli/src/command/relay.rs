@@ -15,6 +15,9 @@ const EXAMPLES: &str = "\
 Examples:
   throughline relay --output traces
   lttng create --set-url=net://127.0.0.1            record to it, from the same machine
+  babeltrace2 -i lttng-live net://localhost         list what is being recorded
+  babeltrace2 -i lttng-live net://localhost/host/HOST/SESSION
+                                                    follow a session, best one made with lttng create --live
 
 The folder of each chunk is printed when it is complete and on the disk. SIGINT or SIGTERM end the relay: what is
 open is sealed where it stands; a second one ends it at once.";
@@ -31,6 +34,9 @@ pub(crate) struct Args {
     /// Address of the data port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5343")]
     data: SocketAddr,
+    /// Address of the port for viewers; anyone who reaches it can read every session being recorded
+    #[arg(short = 'L', long, value_name = "ADDR", default_value = "127.0.0.1:5344")]
+    live: SocketAddr,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -48,13 +54,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
 async fn serve(args: &Args) -> anyhow::Result<Outcome> {
     let mut stop = Stop::listen()?;
     let mut config = Config::new(&args.output);
-    (config.control, config.data) = (args.control, args.data);
+    (config.control, config.data, config.viewers) = (args.control, args.data, args.live);
     let relay = Relay::start(config).context("starting the relay")?;
     say_recovered(relay.recovered());
     complain(&format!(
-        "relay: control {}, data {}, writing below {}",
+        "relay: control {}, data {}, viewers {}, writing below {}",
         relay.control_addr(),
         relay.data_addr(),
+        relay.viewers_addr(),
         relay.root().display()
     ));
     let mut events = relay.subscribe();

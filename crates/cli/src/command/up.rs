@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// Where tracers send event streams
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5343")]
     stream: SocketAddr,
+    /// Where viewers such as babeltrace2 follow what is being recorded
+    #[arg(short = 'L', long, value_name = "ADDRESS", default_value = "127.0.0.1:5344")]
+    live: SocketAddr,
     /// Where the web page is
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7070")]
     http: SocketAddr,
@@ -64,6 +67,7 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
     let relay = Relay::start(relay::Config {
         control: args.control,
         data: args.stream,
+        viewers: args.live,
         ..relay::Config::new(&traces)
     })
     .context("cannot start the relay")?;

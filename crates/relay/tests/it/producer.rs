@@ -31,6 +31,7 @@ pub(crate) fn start(runtime: &Runtime, root: &Path, limits: Limits) -> Relay {
         let mut config = Config::new(root);
         config.control.set_port(0);
         config.data.set_port(0);
+        config.viewers.set_port(0);
         config.time_zone = TimeZone::Utc;
         config.limits = limits;
         Relay::start(config).unwrap()

@@ -12,18 +12,18 @@ use tokio::sync::broadcast;
 /// How long a chunk may take from the command to the disk.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Setup {
-    runtime: Runtime,
-    relay: Relay,
+pub(crate) struct Setup {
+    pub(crate) runtime: Runtime,
+    pub(crate) relay: Relay,
     events: broadcast::Receiver<Event>,
-    daemon: SessionDaemon,
+    pub(crate) daemon: SessionDaemon,
     program: PathBuf,
     root: tempfile::TempDir,
 }
 
 impl Setup {
     /// `None` when the tools are not installed.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         for tool in ["lttng-sessiond", "babeltrace2", "cc"] {
             if !testkit::is_installed(tool) {
                 testkit::skip(&format!("{tool} is not installed"));
@@ -38,23 +38,24 @@ impl Setup {
             let mut config = Config::new(root.path());
             config.control.set_port(0);
             config.data.set_port(0);
+            config.viewers.set_port(0);
             Relay::start(config).unwrap()
         });
         let events = relay.subscribe();
         Some(Self { runtime, relay, events, daemon, program, root })
     }
 
-    fn lttng(&self, command: &str) {
+    pub(crate) fn lttng(&self, command: &str) {
         self.daemon.lttng(command.split_whitespace()).unwrap();
     }
 
-    fn create(&self, name: &str, options: &str) {
+    pub(crate) fn create(&self, name: &str, options: &str) {
         let (control, data) = (self.relay.control_addr().port(), self.relay.data_addr().port());
         self.lttng(&format!("create {name} --set-url=net://127.0.0.1:{control}:{data} {options}"));
     }
 
     /// Runs the traced program.
-    fn emit(&self, count: u64) {
+    pub(crate) fn emit(&self, count: u64) {
         let status = self
             .daemon
             .command(&self.program)
@@ -66,7 +67,7 @@ impl Setup {
     }
 
     /// The next event the condition picks.
-    fn next<T>(&mut self, pick: impl Fn(Event) -> Option<T>) -> T {
+    pub(crate) fn next<T>(&mut self, pick: impl Fn(Event) -> Option<T>) -> T {
         let events = &mut self.events;
         let wait = async {
             loop {
@@ -80,14 +81,14 @@ impl Setup {
             .expect("the event comes")
     }
 
-    fn next_sealed(&mut self) -> Sealed {
+    pub(crate) fn next_sealed(&mut self) -> Sealed {
         self.next(|event| match event {
             Event::Sealed(sealed) => Some(sealed),
             _ => None,
         })
     }
 
-    fn end(self) -> tempfile::TempDir {
+    pub(crate) fn end(self) -> tempfile::TempDir {
         assert_eq!(self.relay.totals().requests_refused, 0);
         self.runtime.block_on(self.relay.shutdown());
         self.root
@@ -230,6 +231,7 @@ fn relay_starts_clean(root: &Path) -> bool {
         let mut config = Config::new(root);
         config.control.set_port(0);
         config.data.set_port(0);
+        config.viewers.set_port(0);
         let relay = Relay::start(config).unwrap();
         let is_clean =
             relay.recovered().interrupted.is_empty() && relay.recovered().unreadable.is_empty();

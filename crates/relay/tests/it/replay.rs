@@ -16,6 +16,7 @@ use wire::live::{
 
 use crate::client::{self, Control, Reply};
 use crate::disk::{files, wait_until};
+use crate::viewer_replay::Viewer;
 
 #[test]
 fn live() {
@@ -74,6 +75,7 @@ fn replay(name: &str) {
         let mut config = Config::new(root.path());
         config.control.set_port(0);
         config.data.set_port(0);
+        config.viewers.set_port(0);
         config.time_zone = TimeZone::Utc;
         // One recording has entries that were taken down before their packets.
         config.limits.ack_patience = Duration::from_millis(5);
@@ -88,6 +90,9 @@ fn replay(name: &str) {
     }
     let session = replay.session_folder.clone().unwrap();
     assert_eq!(replay.replies, replay.requests, "every recorded request was sent and answered");
+    if let Some(viewer) = &replay.viewer {
+        viewer.check_end();
+    }
     drop(replay);
     assert_eq!(relay.totals().requests_refused, 0);
     runtime.block_on(relay.shutdown());
@@ -125,6 +130,7 @@ struct Replay<'a> {
     replies: usize,
     session_folder: Option<String>,
     first_close: bool,
+    viewer: Option<Viewer>,
 }
 
 struct Recorded<S> {
@@ -149,6 +155,7 @@ impl<'a> Replay<'a> {
             replies: 0,
             session_folder: None,
             first_close: true,
+            viewer: None,
         }
     }
 
@@ -158,6 +165,15 @@ impl<'a> Replay<'a> {
         };
         let is_control = connection.starts_with("control");
         if connection.starts_with("viewer") {
+            match direction {
+                "open" => self.viewer = Some(Viewer::new(self.relay, read("c2s"), read("s2c"))),
+                "c2s" => {
+                    if let Some(viewer) = &mut self.viewer {
+                        viewer.step(usize::try_from(end).unwrap());
+                    }
+                }
+                _ => {}
+            }
             return;
         }
         match (direction, is_control) {

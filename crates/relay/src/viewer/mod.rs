@@ -1,0 +1,165 @@
+//! The viewer port: babeltrace2 and others list, attach to and read recording sessions while they are written.
+//!
+//! ```text
+//! requests ─▶ Connection ─▶ session::Viewer ─▶ crate::feed ◀─ what is recorded
+//!                └── replies, and bytes straight from the trace's files
+//! ```
+//! Any number of viewers read the same session, each at its own place. A viewer that does not take its replies waits for
+//! itself: nobody else does, least of all the producer.
+
+mod session;
+
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use wire::live::viewer::{AttachReply, Command, Header, Request};
+
+use self::session::{Tail, Viewer};
+use crate::error::{Error, FileContext, Result};
+use crate::registry::Registry;
+
+/// Bytes that are read from a file and sent at a time.
+const PIECE: usize = 64 * 1024;
+/// Capacity of the buffers of a viewer that waits.
+const IDLE_BUFFER: usize = 1024;
+/// How long a connection may take to say what it is.
+const GREETING_LIMIT: Duration = Duration::from_secs(10);
+
+/// A viewer's connection.
+pub(crate) struct Connection {
+    viewer: Viewer,
+    stream: TcpStream,
+    /// What has arrived and was not answered.
+    arrived: Vec<u8>,
+    reply: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) fn new(registry: Arc<Registry>, stream: TcpStream) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        Self {
+            viewer: Viewer::new(registry, number),
+            stream,
+            arrived: Vec::new(),
+            reply: Vec::new(),
+        }
+    }
+
+    /// Serves the connection until its end, or until `stop` says so.
+    pub(crate) async fn serve(mut self, mut stop: watch::Receiver<bool>) -> Result<()> {
+        self.stream.set_nodelay(true)?;
+        // A viewer whose machine is gone must not keep its place for ever.
+        sockopt::set_socket_keepalive(&self.stream, true).map_err(std::io::Error::from)?;
+        tokio::select! {
+            result = self.answer_all() => result,
+            _ = stop.wait_for(|stop| *stop) => Ok(()),
+        }
+    }
+
+    async fn answer_all(&mut self) -> Result<()> {
+        loop {
+            while let Some((command, payload)) = self.take_request()? {
+                self.answer(command, &payload).await?;
+            }
+            let read = if self.viewer.is_connected() {
+                self.stream.read_buf(&mut self.arrived).await?
+            } else {
+                let read = self.stream.read_buf(&mut self.arrived);
+                tokio::time::timeout(GREETING_LIMIT, read)
+                    .await
+                    .map_err(|_elapsed| Error::ViewerNotConnected)??
+            };
+            if read == 0 {
+                return match self.arrived.len() {
+                    0 => Ok(()),
+                    have => Err(Error::CutShort { missing: self.needed(have) as u64 }),
+                };
+            }
+        }
+    }
+
+    /// Takes the request at the front of what has arrived, if it is whole.
+    fn take_request(&mut self) -> Result<Option<(Command, Vec<u8>)>> {
+        let Some((header, rest)) = self.arrived.split_first_chunk::<{ Header::LEN }>() else {
+            self.arrived.reserve(IDLE_BUFFER);
+            return Ok(None);
+        };
+        let Header { command, payload_len } = Header::decode(header)?;
+        let Some(payload) = rest.get(..payload_len as usize) else {
+            self.arrived.reserve(payload_len as usize);
+            return Ok(None);
+        };
+        let payload = payload.to_vec();
+        self.arrived.drain(..Header::LEN + payload.len());
+        self.arrived.shrink_to(IDLE_BUFFER);
+        Ok(Some((command, payload)))
+    }
+
+    /// How many bytes a request that was cut after `have` bytes lacks at least.
+    fn needed(&self, have: usize) -> usize {
+        let header = self.arrived.first_chunk().and_then(|header| Header::decode(header).ok());
+        let whole = Header::LEN + header.map_or(0, |header| header.payload_len as usize);
+        whole.saturating_sub(have)
+    }
+
+    async fn answer(&mut self, command: Command, payload: &[u8]) -> Result<()> {
+        let answer = match Request::decode(command, payload) {
+            Ok(request) => self.viewer.answer(&request, &mut self.reply),
+            Err(wire::live::Error::BadValue { .. }) if command == Command::AttachSession => {
+                AttachReply::BadSeek.encode(&mut self.reply);
+                Ok(Tail::Nothing)
+            }
+            Err(error) => Err(error.into()),
+        };
+        // What is answered before the connection ends is sent.
+        let tail = match answer {
+            Ok(tail) => tail,
+            Err(error) => {
+                self.stream.write_all(&self.reply).await?;
+                return Err(error);
+            }
+        };
+        match tail {
+            Tail::Nothing => {}
+            Tail::Streams(entries) => {
+                for entry in entries {
+                    if self.reply.len() >= PIECE {
+                        self.send().await?;
+                    }
+                    entry.encode(&mut self.reply);
+                }
+            }
+            Tail::Bytes { file, mut offset, len } => {
+                let end = offset + len;
+                while offset < end {
+                    if self.reply.len() >= PIECE {
+                        self.send().await?;
+                    }
+                    let room = (PIECE - self.reply.len()) as u64;
+                    let filled = self.reply.len();
+                    let len = usize::try_from((end - offset).min(room)).unwrap_or(PIECE);
+                    self.reply.resize(filled + len, 0);
+                    let piece = self.reply.get_mut(filled..).unwrap_or(&mut []);
+                    file.read_exact_at(piece, offset).on("read", "trace file")?;
+                    offset += len as u64;
+                }
+            }
+        }
+        self.send().await?;
+        self.reply.shrink_to(IDLE_BUFFER);
+        Ok(())
+    }
+
+    async fn send(&mut self) -> Result<()> {
+        self.stream.write_all(&self.reply).await?;
+        self.reply.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,437 @@
+//! One viewer: what it is attached to, how far it has read, and the answer to each of its requests.
+//!
+//! Sockets are [`super::Connection`]'s. Answers are small and go into one buffer; lists and bytes that may be long follow
+//! as a [`Tail`], so that a viewer costs the relay a buffer and not what it asks for.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use wire::live::viewer::{
+    AttachReply, AttachSession, Connect, CreateViewerSessionReply, DetachReply, Flags, GetPacket,
+    MAX_LISTED, MAX_METADATA_PIECE_LEN, MetadataReply, NewStreamsReply, NextIndex, NextIndexReply,
+    PacketEntry, PacketPiece, PacketReply, Request, Seek, SessionEntry, SessionListHead,
+    StreamEntry,
+};
+use wire::live::{
+    ProtocolMinor, StreamHandle, TraceFormat, Version, ViewedSessionId, ViewedStreamId,
+    ViewedTraceId, ViewerSessionId,
+};
+
+use super::PIECE;
+use crate::error::{Error, Result};
+use crate::feed::{Cursor, Extent, Feed, Listed, Location, Next, Packet};
+use crate::registry::Registry;
+
+/// A viewer's connection as the protocol sees it.
+pub(super) struct Viewer {
+    registry: Arc<Registry>,
+    id: ViewerSessionId,
+    minor: Option<ProtocolMinor>,
+    has_session: bool,
+    attached: BTreeMap<ViewedSessionId, Attached>,
+    streams: HashMap<ViewedStreamId, Viewed>,
+}
+
+/// A recording session that is being read.
+struct Attached {
+    feed: Arc<Feed>,
+    /// The publication up to which its streams were listed.
+    listed: u64,
+    /// The viewer is asked to ask for streams.
+    asks_for_streams: bool,
+}
+
+/// A stream that is being read.
+struct Viewed {
+    session: ViewedSessionId,
+    trace: ViewedTraceId,
+    handle: StreamHandle,
+    place: Place,
+}
+
+enum Place {
+    /// Bytes sent.
+    Metadata(u64),
+    Packets {
+        cursor: Cursor,
+        current: Option<Current>,
+    },
+}
+
+/// The packet that was announced last.
+struct Current {
+    number: u64,
+    /// As it was announced; the file is kept open so that the packet can be read whatever becomes of it.
+    packet: Packet,
+    file: Arc<File>,
+}
+
+/// What follows a reply.
+pub(super) enum Tail {
+    Nothing,
+    /// Entries of a list.
+    Streams(std::vec::IntoIter<StreamEntry>),
+    /// Bytes of a file.
+    Bytes {
+        file: Arc<File>,
+        offset: u64,
+        len: u64,
+    },
+}
+
+impl Viewer {
+    pub(super) fn new(registry: Arc<Registry>, number: u64) -> Self {
+        Self {
+            registry,
+            id: ViewerSessionId::new(number),
+            minor: None,
+            has_session: false,
+            attached: BTreeMap::new(),
+            streams: HashMap::new(),
+        }
+    }
+
+    /// Whether versions were exchanged.
+    pub(super) const fn is_connected(&self) -> bool {
+        self.minor.is_some()
+    }
+
+    /// Puts the answer into `reply`. An error ends the connection, after what is in `reply` was sent.
+    pub(super) fn answer(&mut self, request: &Request, reply: &mut Vec<u8>) -> Result<Tail> {
+        if let Request::Connect(request) = request {
+            return self.connect(request, reply).map(|()| Tail::Nothing);
+        }
+        let minor = self.minor.ok_or(Error::ViewerNotConnected)?;
+        match request {
+            Request::Connect(_) => {}
+            Request::CreateSession => {
+                self.has_session = true;
+                CreateViewerSessionReply::Made.encode(reply);
+            }
+            Request::ListSessions => self.list(minor, reply),
+            Request::AttachSession(request) => return Ok(self.attach(*request, minor, reply)),
+            Request::GetNewStreams(session) => return Ok(self.new_streams(*session, reply)),
+            Request::GetNextIndex(stream) => {
+                self.next_index(*stream, minor, Instant::now()).encode(reply);
+            }
+            Request::GetPacket(request) => return Ok(self.packet(*request, reply)),
+            Request::GetMetadata(stream) => return Ok(self.metadata(*stream, reply)),
+            Request::DetachSession(session) => self.detach(*session).encode(reply),
+        }
+        Ok(Tail::Nothing)
+    }
+
+    fn connect(&mut self, request: &Connect, reply: &mut Vec<u8>) -> Result<()> {
+        let major = request.version.major;
+        self.minor = Version::OURS.negotiate(request.version);
+        Connect { viewer_session: self.id, version: Version::OURS, kind: 0 }.encode(reply);
+        self.minor.map(|_| ()).ok_or(Error::WrongMajor { major })
+    }
+
+    fn list(&self, minor: ProtocolMinor, reply: &mut Vec<u8>) {
+        let mut sessions = self.registry.feeds.sessions();
+        sessions.retain(|feed| is_shown(feed, minor));
+        sessions.truncate(MAX_LISTED);
+        SessionListHead { count: count(sessions.len()) }.encode(reply);
+        for feed in sessions {
+            let entry = SessionEntry {
+                session: feed.id,
+                live_timer_us: feed.live_timer_us,
+                viewers: feed.viewers(),
+                streams: count(feed.stream_count()),
+                format: feed.format,
+                hostname: feed.hostname.clone(),
+                name: feed.name.clone(),
+            };
+            entry.encode(minor, reply);
+        }
+    }
+
+    fn attach(
+        &mut self,
+        AttachSession { session, seek }: AttachSession,
+        minor: ProtocolMinor,
+        reply: &mut Vec<u8>,
+    ) -> Tail {
+        let found = self.registry.feeds.find(session).filter(|feed| is_shown(feed, minor));
+        let refused = match found {
+            _ if !self.has_session => AttachReply::NoViewerSession,
+            _ if self.attached.contains_key(&session) => AttachReply::Taken,
+            None => AttachReply::Unknown,
+            Some(feed) => {
+                let extent = match seek {
+                    Seek::Beginning => Extent::All,
+                    Seek::Last => Extent::Open,
+                };
+                let (streams, listed) = feed.streams(0, extent, MAX_LISTED);
+                feed.viewer_came();
+                let attached = Attached { feed, listed, asks_for_streams: true };
+                self.attached.insert(session, attached);
+                AttachReply::Attached(count(streams.len())).encode(reply);
+                return self.take_up(session, streams, seek);
+            }
+        };
+        refused.encode(reply);
+        Tail::Nothing
+    }
+
+    fn new_streams(&mut self, session: ViewedSessionId, reply: &mut Vec<u8>) -> Tail {
+        let Some(attached) = self.attached.get_mut(&session) else {
+            NewStreamsReply::Failed.encode(reply);
+            return Tail::Nothing;
+        };
+        attached.asks_for_streams = false;
+        // Before the streams, so that none can be published between the two.
+        let is_over = attached.feed.is_over();
+        let (streams, listed) = attached.feed.streams(attached.listed, Extent::All, MAX_LISTED);
+        attached.listed = listed;
+        let feed = &attached.feed;
+        let is_read = |viewed: &Viewed| match &viewed.place {
+            Place::Packets { cursor, .. } => feed.is_read(viewed.handle, cursor),
+            Place::Metadata(_) => true,
+        };
+        if streams.is_empty()
+            && is_over
+            && self.streams.values().filter(|viewed| viewed.session == session).all(is_read)
+        {
+            NewStreamsReply::HangUp.encode(reply);
+            return Tail::Nothing;
+        }
+        NewStreamsReply::Streams(count(streams.len())).encode(reply);
+        self.take_up(session, streams, Seek::Beginning)
+    }
+
+    /// Begins to read streams.
+    fn take_up(&mut self, session: ViewedSessionId, streams: Vec<Listed>, seek: Seek) -> Tail {
+        if self.streams.len() + streams.len() > MAX_LISTED {
+            let attached = &self.attached;
+            self.streams.retain(|_, viewed| match &viewed.place {
+                Place::Metadata(_) => true,
+                Place::Packets { cursor, .. } => attached
+                    .get(&viewed.session)
+                    .is_some_and(|it| !it.feed.is_read(viewed.handle, cursor)),
+            });
+        }
+        let mut entries = Vec::with_capacity(streams.len());
+        for listed in streams {
+            let stream = ViewedStreamId::new(listed.handle.get());
+            let place = match (listed.is_metadata, seek) {
+                (true, _) => Place::Metadata(0),
+                (false, Seek::Beginning) => {
+                    Place::Packets { cursor: listed.beginning, current: None }
+                }
+                (false, Seek::Last) => Place::Packets { cursor: listed.end, current: None },
+            };
+            let (trace, handle) = (listed.trace, listed.handle);
+            self.streams.insert(stream, Viewed { session, trace, handle, place });
+            entries.push(StreamEntry {
+                stream,
+                trace,
+                is_metadata: listed.is_metadata,
+                path: listed.path.to_string(),
+                channel: listed.channel.to_string(),
+            });
+        }
+        Tail::Streams(entries.into_iter())
+    }
+
+    fn next_index(
+        &mut self,
+        stream: ViewedStreamId,
+        minor: ProtocolMinor,
+        now: Instant,
+    ) -> NextIndexReply {
+        let index = self.find_next(stream, now);
+        let mut flags = Flags::NONE;
+        let is_packet = matches!(index, NextIndex::Packet(_));
+        if (is_packet || minor.has_trace_format()) && self.has_new_streams(stream) {
+            flags = flags | Flags::NEW_STREAMS;
+        }
+        if is_packet && self.has_new_metadata(stream) {
+            flags = flags | Flags::NEW_METADATA;
+        }
+        NextIndexReply { index, flags }
+    }
+
+    fn find_next(&mut self, stream: ViewedStreamId, now: Instant) -> NextIndex {
+        let Some(viewed) = self.streams.get_mut(&stream) else { return NextIndex::Failed };
+        let Some(attached) = self.attached.get(&viewed.session) else { return NextIndex::Failed };
+        let Place::Packets { cursor, current } = &mut viewed.place else {
+            return NextIndex::HangUp;
+        };
+        *current = None;
+        let counters = &self.registry.env.counters;
+        let before = *cursor;
+        let answer = loop {
+            match attached.feed.next(viewed.handle, cursor, now) {
+                None | Some(Next::Ended) => break NextIndex::HangUp,
+                Some(Next::NotYet) => break NextIndex::NotYet,
+                Some(Next::Inactive { until, class }) => {
+                    break NextIndex::Inactive { until, stream_class_id: class };
+                }
+                Some(Next::Packet(number, _)) => {
+                    cursor.next = number + 1;
+                    match attached.feed.open(&self.registry.env.root, viewed.handle, number) {
+                        Ok(Some((file, packet))) => {
+                            *current = Some(Current { number, packet, file });
+                            break NextIndex::Packet(entry(&packet));
+                        }
+                        Ok(None) => cursor.missed += 1,
+                        Err(error) => {
+                            cursor.missed += 1;
+                            tracing::warn!(
+                                %stream,
+                                error = &error as &dyn std::error::Error,
+                                "a packet cannot be shown"
+                            );
+                        }
+                    }
+                }
+            }
+        };
+        counters.packets_missed_by_viewers.add(cursor.missed - before.missed);
+        counters.packets_withheld.add(cursor.withheld - before.withheld);
+        answer
+    }
+
+    fn has_new_streams(&self, stream: ViewedStreamId) -> bool {
+        let viewed = self.streams.get(&stream);
+        viewed.and_then(|viewed| self.attached.get(&viewed.session)).is_some_and(|attached| {
+            attached.asks_for_streams || attached.feed.publications() > attached.listed
+        })
+    }
+
+    /// Whether the trace of a stream has metadata that were not sent.
+    fn has_new_metadata(&self, stream: ViewedStreamId) -> bool {
+        let Some(viewed) = self.streams.get(&stream) else { return false };
+        let Some(attached) = self.attached.get(&viewed.session) else { return false };
+        attached.feed.metadata_of(viewed.trace).is_some_and(|(handle, len)| {
+            let metadata = self.streams.get(&ViewedStreamId::new(handle.get()));
+            matches!(metadata, Some(Viewed { place: Place::Metadata(sent), .. }) if *sent < len)
+        })
+    }
+
+    fn packet(&self, request: GetPacket, reply: &mut Vec<u8>) -> Tail {
+        let (piece, tail) = self.find_packet(request).unwrap_or_else(|piece| (piece, None));
+        PacketReply { piece, flags: Flags::NONE }.encode(reply);
+        match tail {
+            Some((bytes, rest)) => {
+                reply.extend_from_slice(&bytes);
+                rest
+            }
+            None => Tail::Nothing,
+        }
+    }
+
+    /// The first bytes of a piece and what follows them.
+    #[expect(clippy::type_complexity, reason = "used in one place")]
+    fn find_packet(
+        &self,
+        GetPacket { stream, offset_bytes, len_bytes }: GetPacket,
+    ) -> std::result::Result<(PacketPiece, Option<(Vec<u8>, Tail)>), PacketPiece> {
+        let viewed = self.streams.get(&stream).ok_or(PacketPiece::Failed)?;
+        let Place::Packets { current: Some(current), .. } = &viewed.place else {
+            return Err(PacketPiece::Failed);
+        };
+        let feed = &self.attached.get(&viewed.session).ok_or(PacketPiece::Failed)?.feed;
+        let len = u64::from(len_bytes);
+        let packet_len = current.packet.entry.packet_size_bits / 8;
+        let skipped = offset_bytes.checked_sub(current.packet.place.offset);
+        let skipped = skipped.filter(|skipped| {
+            len > 0 && skipped.checked_add(len).is_some_and(|end| end <= packet_len)
+        });
+        let skipped = skipped.ok_or(PacketPiece::Failed)?;
+        // A packet may be moved to another chunk between the look and the reading.
+        for _ in 0..3 {
+            let (file, offset) = match feed.locate(viewed.handle, current.number) {
+                Some(Location::Open(file, packet)) => (file, packet.place.offset),
+                Some(Location::At(_, packet)) if packet == current.packet => {
+                    (Arc::clone(&current.file), packet.place.offset)
+                }
+                Some(Location::At(..)) => {
+                    match feed.open(&self.registry.env.root, viewed.handle, current.number) {
+                        Ok(Some((file, packet))) => (file, packet.place.offset),
+                        Ok(None) | Err(_) => continue,
+                    }
+                }
+                // It is gone for others.
+                None => (Arc::clone(&current.file), current.packet.place.offset),
+            };
+            let offset = offset + skipped;
+            let mut bytes = vec![0; usize::try_from(len).unwrap_or(PIECE).min(PIECE)];
+            match file.read_exact_at(&mut bytes, offset) {
+                Ok(()) => {
+                    let first = bytes.len() as u64;
+                    let rest = Tail::Bytes { file, offset: offset + first, len: len - first };
+                    return Ok((PacketPiece::Bytes(len_bytes), Some((bytes, rest))));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
+                Err(error) => {
+                    tracing::warn!(%stream, %error, "a packet cannot be read");
+                    return Err(PacketPiece::Failed);
+                }
+            }
+        }
+        Err(PacketPiece::NotYet)
+    }
+
+    fn metadata(&mut self, stream: ViewedStreamId, reply: &mut Vec<u8>) -> Tail {
+        let Some(Viewed { session, handle, place: Place::Metadata(sent), .. }) =
+            self.streams.get_mut(&stream)
+        else {
+            MetadataReply::Failed.encode(reply);
+            return Tail::Nothing;
+        };
+        let found =
+            self.attached.get(session).and_then(|attached| attached.feed.metadata_file(*handle));
+        let Some((file, whole)) = found.filter(|(_, whole)| whole > sent) else {
+            MetadataReply::NoneNew.encode(reply);
+            return Tail::Nothing;
+        };
+        let (offset, len) = (*sent, (whole - *sent).min(MAX_METADATA_PIECE_LEN));
+        *sent += len;
+        MetadataReply::Bytes(len).encode(reply);
+        Tail::Bytes { file, offset, len }
+    }
+
+    fn detach(&mut self, session: ViewedSessionId) -> DetachReply {
+        let Some(attached) = self.attached.remove(&session) else { return DetachReply::Unknown };
+        attached.feed.viewer_left();
+        self.streams.retain(|_, viewed| viewed.session != session);
+        DetachReply::Detached
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        for attached in self.attached.values() {
+            attached.feed.viewer_left();
+        }
+    }
+}
+
+/// Viewers before 2.15 cannot read CTF 2.
+fn is_shown(feed: &Feed, minor: ProtocolMinor) -> bool {
+    feed.format == TraceFormat::Ctf1_8 || minor.has_trace_format()
+}
+
+const fn entry(packet: &Packet) -> PacketEntry {
+    let entry = &packet.entry;
+    PacketEntry {
+        offset_bytes: packet.place.offset,
+        packet_size_bits: entry.packet_size_bits,
+        content_size_bits: entry.content_size_bits,
+        timestamp_begin: entry.timestamp_begin,
+        timestamp_end: entry.timestamp_end,
+        events_discarded: entry.events_discarded,
+        stream_class_id: entry.stream_class_id,
+    }
+}
+
+/// A number of things of which there are at most [`MAX_LISTED`].
+fn count(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}

@@ -178,7 +178,8 @@ impl<'a> Record<'a> {
     pub fn bytes(&mut self, value: &[u8]) -> Result<(), WriteError> {
         const GIVEN: &str = "bytes";
         let given = u64::try_from(value.len()).unwrap_or(u64::MAX);
-        let step = self.settle(Stop::Bytes)?.ok_or(WriteError::Surplus { given: GIVEN })?;
+        let step = self.settle_for(Stop::Bytes, given)?;
+        let step = step.ok_or(WriteError::Surplus { given: GIVEN })?;
         let (count, after) = match *step {
             Step::Repeat { count, end, .. } => (count, end),
             Step::Scalar(Scalar { kind: ScalarKind::Blob(count), .. }) => {
@@ -204,7 +205,8 @@ impl<'a> Record<'a> {
     pub fn elements(&mut self, values: &[u64]) -> Result<(), WriteError> {
         const GIVEN: &str = "elements";
         let given = u64::try_from(values.len()).unwrap_or(u64::MAX);
-        let step = self.settle(Stop::Integers)?.ok_or(WriteError::Surplus { given: GIVEN })?;
+        let step = self.settle_for(Stop::Integers, given)?;
+        let step = step.ok_or(WriteError::Surplus { given: GIVEN })?;
         let Step::Repeat { count, .. } = *step else { return Err(self.kind(GIVEN)) };
         let signed = match self.program.steps.get(self.at + 1) {
             Some(Step::Scalar(Scalar { kind: ScalarKind::Int { signed, .. }, .. })) => *signed,
@@ -247,6 +249,20 @@ impl<'a> Record<'a> {
                 Ok(*scalar)
             }
             _ => Err(WriteError::Surplus { given }),
+        }
+    }
+
+    /// As [`Self::settle`] for so many bytes or elements. Arrays without elements on the way are passed when there are
+    /// some: who gives elements one by one has nothing to give for those.
+    fn settle_for(&mut self, stop: Stop, given: u64) -> Result<Option<&'a Step>, WriteError> {
+        loop {
+            let step = self.settle(stop)?;
+            match step {
+                Some(Step::Repeat { count, .. }) if given > 0 && self.count(*count) == 0 => {
+                    self.repeat(*count)?;
+                }
+                step => return Ok(step),
+            }
         }
     }
 

@@ -214,6 +214,31 @@ fn a_record_that_does_not_fit_leaves_the_packet_as_it_was() {
 }
 
 #[test]
+fn who_gives_elements_one_by_one_gives_nothing_to_an_array_without_any() {
+    let bytes = |length| FieldClass::array(FieldClass::Int(IntClass::U8), length);
+    let payload = vec![
+        Field::keyed("count", FieldClass::Int(IntClass::U8), Key(0)),
+        Field::new("counted", bytes(Length::Of(Key(0)))),
+        Field::new("two", bytes(Length::Fixed(2))),
+    ];
+    let events = vec![EventClass::new(0, "arrays", payload)];
+    let class = TraceClass::per_cpu(Uuid([1; 16]), clock(), vec![], vec![], events);
+    let schema = Schema::new(class).expect("classes are right");
+    let mut packet = schema.open_cpu(0, 0, 4096).expect("right");
+    for count in [0, 1] {
+        let appended = packet.append(0, 1, |record| {
+            record.unsigned(count)?;
+            (0..count).try_for_each(|_| record.unsigned(7))?;
+            record.bytes(&[8, 9])
+        });
+        assert_eq!(appended, Ok(Appended::Yes), "{count} elements");
+    }
+    let sealed = packet.seal(2, 0).bytes;
+    assert!(sealed.windows(3).any(|bytes| bytes == [0, 8, 9]));
+    assert!(sealed.windows(4).any(|bytes| bytes == [1, 7, 8, 9]));
+}
+
+#[test]
 fn values_that_do_not_match_the_class_are_refused_by_the_fields_name() {
     let schema = small();
     let mut packet = schema.open_cpu(0, 10, 4096).expect("right");
@@ -617,6 +642,12 @@ impl Feeder<'_> {
                 to.bytes(&bytes)
             }
             FieldClass::Structure(structure) => self.structure(structure, to),
+            // Nothing else tells an array without elements from the next one without.
+            FieldClass::Array(array)
+                if matches!(array.element, FieldClass::Int(_)) && self.count(array.length) == 0 =>
+            {
+                to.elements(&[])
+            }
             FieldClass::Array(array) => (0..self.count(array.length))
                 .try_for_each(|_| self.field(&array.element, None, &[], to)),
             FieldClass::Optional(optional) if self.keys[&optional.selector] == 0 => Ok(()),

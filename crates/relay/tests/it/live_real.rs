@@ -71,3 +71,102 @@ fn babeltrace2_prints_what_is_recorded_while_it_is() {
     assert_eq!(setup.relay.totals().promises_broken, 0);
     setup.end();
 }
+
+#[test]
+fn programs_that_come_and_go_are_followed() {
+    let Some(mut setup) = Setup::new() else { return };
+    setup.create("visits", "--live=100000");
+    setup.lttng("enable-channel -u ch --buffers-pid --subbuf-size=4096 --num-subbuf=16");
+    setup.lttng("enable-event -u testkit:tick -c ch");
+    setup.lttng("start");
+    let mut viewer = setup.follow("visits");
+    setup.wait_for_viewers("visits", 1);
+    for visit in 1..=3 {
+        setup.emit(40);
+        assert!(viewer.wait_for(40 * visit, PATIENCE), "{visit}: {:?}", viewer.lines().len());
+    }
+    setup.lttng("destroy visits");
+    let sealed = setup.next_sealed();
+    let expected = recorded(&sealed.folder);
+    assert_eq!(expected.lines().count(), 120);
+    check(&viewer.finish(PATIENCE).expect("babeltrace2 ends"), &expected);
+    setup.end();
+}
+
+#[test]
+fn metadata_that_grow_come_before_what_they_describe() {
+    let Some(mut setup) = Setup::new() else { return };
+    setup.create("growing", "--live=100000");
+    setup.lttng("enable-event -u testkit:tick");
+    setup.lttng("start");
+    let mut viewer = setup.follow("growing");
+    setup.wait_for_viewers("growing", 1);
+    setup.emit(10);
+    assert!(viewer.wait_for(10, PATIENCE));
+    // Another event of the same process: its description is sent only now.
+    setup.lttng("enable-event -u lttng_ust_statedump:*");
+    setup.emit(10);
+    assert!(viewer.wait_for(30, PATIENCE), "{:?}", viewer.lines().len());
+    setup.lttng("destroy growing");
+    let sealed = setup.next_sealed();
+    let printed = viewer.finish(PATIENCE).expect("babeltrace2 ends");
+    check(&printed, &recorded(&sealed.folder));
+    assert!(printed.text().contains("statedump"), "{}", printed.text());
+    setup.end();
+}
+
+#[test]
+fn a_session_that_is_cleared_is_followed_on() {
+    let Some(mut setup) = Setup::new() else { return };
+    setup.create("swept", "--live=100000");
+    setup.lttng("enable-event -u testkit:tick");
+    setup.lttng("start");
+    let mut viewer = setup.follow("swept");
+    setup.wait_for_viewers("swept", 1);
+    setup.emit(100);
+    assert!(viewer.wait_for(100, PATIENCE));
+    setup.lttng("clear");
+    setup.emit(50);
+    assert!(viewer.wait_for(150, PATIENCE), "{:?}", viewer.lines().len());
+    setup.lttng("destroy swept");
+    let sealed = setup.next_sealed();
+    let expected = recorded(&sealed.folder);
+    assert_eq!(expected.lines().count(), 50);
+    let printed = viewer.finish(PATIENCE).expect("babeltrace2 ends");
+    assert!(printed.status.success(), "{}", printed.errors);
+    let without_delta = |line: &str| line.split_once(") ").map(|(_, rest)| rest.to_owned());
+    let last: Vec<_> =
+        printed.lines.iter().skip(100).map(|(_, line)| without_delta(line)).collect();
+    assert_eq!(last, expected.lines().map(without_delta).collect::<Vec<_>>());
+    setup.end();
+}
+
+#[test]
+fn a_session_without_live_timer_is_followed_through_its_rotations() {
+    let Some(mut setup) = Setup::new() else { return };
+    setup.create("plain", "");
+    setup.lttng("enable-channel -u metadata --switch-timer=200000");
+    setup.lttng("enable-channel -u ch --switch-timer=300000");
+    setup.lttng("enable-event -u testkit:tick -c ch");
+    setup.lttng("start");
+    let mut viewer = setup.follow("plain");
+    setup.wait_for_viewers("plain", 1);
+    let mut seen = 0;
+    for count in [200, 150, 100] {
+        setup.emit(count);
+        seen += usize::try_from(count).unwrap();
+        setup.lttng("rotate");
+    }
+    assert!(viewer.wait_for(seen, PATIENCE), "{:?}", viewer.lines().len());
+    setup.emit(50);
+    setup.lttng("destroy plain");
+    for _ in 0..4 {
+        setup.next_sealed();
+    }
+    let expected = recorded(setup.root.path());
+    assert_eq!(expected.lines().count(), 500);
+    check(&viewer.finish(PATIENCE).expect("babeltrace2 ends"), &expected);
+    assert_eq!(setup.relay.totals().packets_withheld, 0);
+    assert_eq!(setup.relay.totals().packets_missed_by_viewers, 0);
+    setup.end();
+}

@@ -11,4 +11,5 @@ mod producer;
 mod real;
 mod replay;
 mod rotation;
+mod viewer;
 mod viewer_replay;

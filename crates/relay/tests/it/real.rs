@@ -18,7 +18,7 @@ pub(crate) struct Setup {
     events: broadcast::Receiver<Event>,
     pub(crate) daemon: SessionDaemon,
     program: PathBuf,
-    root: tempfile::TempDir,
+    pub(crate) root: tempfile::TempDir,
 }
 
 impl Setup {

@@ -1,0 +1,653 @@
+//! The port for viewers with scripted producers and viewers: places, chunks that move, what real peers rarely do.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use relay::{Limits, Relay};
+use tokio::runtime::Runtime;
+use wire::live::viewer::{
+    AttachReply, AttachSession, Connect, CreateViewerSessionReply, DetachReply, Flags, GetPacket,
+    Header, MetadataReply, NewStreamsReply, NextIndex, NextIndexReply, PacketEntry, PacketPiece,
+    PacketReply, Request, Seek, SessionEntry, StreamEntry,
+};
+use wire::live::{
+    CloseAction, CreateSession, NetSeqNum, PacketIndex, ProtocolMinor, Request as Order,
+    ResetMetadata, StreamHandle, TraceFormat, TracefileLimit, Version, ViewedSessionId,
+    ViewedStreamId, ViewerSessionId,
+};
+
+use crate::disk::wait_until;
+use crate::producer::{Producer, STREAM_PATH, add_stream, index, packet, session, start};
+use crate::viewer_replay::{Reply, Source};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Metadata that are whole.
+const METADATA: &[u8] = b"/* CTF 1.8 */ trace { };";
+
+/// A live session with one data stream and metadata.
+struct Setup {
+    runtime: Runtime,
+    relay: Relay,
+    producer: Producer,
+    stream: StreamHandle,
+    metadata: StreamHandle,
+    _root: tempfile::TempDir,
+}
+
+fn live() -> CreateSession {
+    CreateSession { live_timer_us: 1_000_000, ..session("s") }
+}
+
+impl Setup {
+    fn new() -> Self {
+        Self::with(live(), Limits::default())
+    }
+
+    fn with(create: CreateSession, limits: Limits) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let relay = start(&runtime, root.path(), limits);
+        let mut producer = Producer::new(&relay, create);
+        producer.chunk(0);
+        let stream = producer.stream("ch_0", 0);
+        let metadata = producer.stream("metadata", 0);
+        producer.metadata(metadata, METADATA);
+        // Metadata are not answered, this is.
+        producer.ok(&Order::StreamsSent);
+        Self { runtime, relay, producer, stream, metadata, _root: root }
+    }
+
+    /// Sends packets with their entries.
+    fn send(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        for number in numbers {
+            self.producer.packet(self.stream, number);
+            self.producer.index(self.stream, number);
+        }
+    }
+
+    fn send_metadata(&mut self, bytes: &[u8]) {
+        self.producer.metadata(self.metadata, bytes);
+        self.producer.ok(&Order::StreamsSent);
+    }
+
+    fn beacon(&mut self, sent: u64, until: u64) {
+        let beacon = PacketIndex {
+            net_seq_num: NetSeqNum::new(sent),
+            packet_size_bits: 0,
+            timestamp_begin: 0,
+            timestamp_end: until,
+            ..index(self.stream, 0)
+        };
+        self.producer.ok(&Order::SendIndex(beacon));
+    }
+
+    /// Rotates into a chunk and closes the one before it.
+    fn rotate(&mut self, from: u64, at: u64, action: CloseAction) {
+        self.producer.chunk(from + 1);
+        self.producer.rotate(Some(from + 1), &[(self.stream, at)]);
+        self.producer.rotate(Some(from + 1), &[(self.metadata, 0)]);
+        self.producer.metadata(self.metadata, METADATA);
+        self.producer.close_chunk(from, Some(action));
+        wait_until("the chunk's last move", || !self.producer.exists(from));
+    }
+
+    fn viewed(&self) -> ViewedStreamId {
+        ViewedStreamId::new(self.stream.get())
+    }
+
+    /// A viewer that is attached and has read all metadata.
+    fn attach(&self, seek: Seek) -> Viewer {
+        let mut viewer = Viewer::connect(&self.relay, 15);
+        let session = viewer.sessions().first().unwrap().session;
+        viewer.attach(session, seek);
+        assert_eq!(viewer.metadata(self.metadata), METADATA);
+        assert_eq!(viewer.metadata(self.metadata), b"");
+        viewer
+    }
+
+    fn end(self) {
+        self.runtime.block_on(self.relay.shutdown());
+    }
+}
+
+struct Viewer {
+    socket: TcpStream,
+    minor: ProtocolMinor,
+    session: Option<ViewedSessionId>,
+}
+
+impl Viewer {
+    fn open(relay: &Relay) -> Self {
+        let socket = TcpStream::connect(relay.viewers_addr()).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { socket, minor: ProtocolMinor::OURS, session: None }
+    }
+
+    /// With a viewer session.
+    fn connect(relay: &Relay, minor: u32) -> Self {
+        let mut viewer = Self::open(relay);
+        viewer.minor = ProtocolMinor(minor);
+        let version = Version { major: 2, minor: viewer.minor };
+        let Reply::Connected(reply) = viewer.ask(&connect(version)) else { panic!("a greeting") };
+        assert_eq!((reply.version, reply.kind), (Version::OURS, 0));
+        assert_ne!(reply.viewer_session, ViewerSessionId::NONE);
+        assert_eq!(
+            viewer.ask(&Request::CreateSession),
+            Reply::Made(CreateViewerSessionReply::Made)
+        );
+        viewer
+    }
+
+    fn ask(&mut self, request: &Request) -> Reply {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        self.socket.write_all(&bytes).unwrap();
+        self.socket.reply(request, self.minor)
+    }
+
+    fn sessions(&mut self) -> Vec<SessionEntry> {
+        let Reply::Sessions(sessions) = self.ask(&Request::ListSessions) else { panic!("a list") };
+        sessions
+    }
+
+    fn attach(&mut self, session: ViewedSessionId, seek: Seek) -> Vec<StreamEntry> {
+        self.session = Some(session);
+        let request = Request::AttachSession(AttachSession { session, seek });
+        match self.ask(&request) {
+            Reply::Attached(AttachReply::Attached(_), streams) => streams,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn new_streams(&mut self) -> Reply {
+        let session = self.session.unwrap();
+        self.ask(&Request::GetNewStreams(session))
+    }
+
+    fn metadata(&mut self, stream: StreamHandle) -> Vec<u8> {
+        let request = Request::GetMetadata(ViewedStreamId::new(stream.get()));
+        match self.ask(&request) {
+            Reply::Metadata(MetadataReply::Bytes(_) | MetadataReply::NoneNew, bytes) => bytes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn next(&mut self, stream: ViewedStreamId) -> NextIndexReply {
+        let Reply::Index(reply) = self.ask(&Request::GetNextIndex(stream)) else {
+            panic!("an index")
+        };
+        reply
+    }
+
+    fn bytes(&mut self, stream: ViewedStreamId, offset: u64, len: u32) -> (PacketPiece, Vec<u8>) {
+        let request = GetPacket { stream, offset_bytes: offset, len_bytes: len };
+        match self.ask(&Request::GetPacket(request)) {
+            Reply::Packet(PacketReply { piece, .. }, bytes) => (piece, bytes),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn next_entry(&mut self, stream: ViewedStreamId) -> PacketEntry {
+        match self.next(stream).index {
+            NextIndex::Packet(entry) => entry,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The packets that are there, by what is in them; each is compared with what was sent.
+    fn read_on(&mut self, stream: ViewedStreamId) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        while let NextIndex::Packet(entry) = self.next(stream).index {
+            let number = entry.timestamp_begin;
+            assert_eq!(self.bytes(stream, entry.offset_bytes, 128), whole(number));
+            numbers.push(number);
+        }
+        numbers
+    }
+
+    /// Whether the relay closes the connection without another word.
+    fn is_closed(&mut self) -> bool {
+        matches!(self.socket.read(&mut [0]), Ok(0) | Err(_))
+    }
+}
+
+fn connect(version: Version) -> Request {
+    let viewer_session = ViewerSessionId::NONE;
+    Request::Connect(Connect { viewer_session, version, kind: Connect::COMMAND })
+}
+
+fn whole(number: u64) -> (PacketPiece, Vec<u8>) {
+    (PacketPiece::Bytes(128), packet(number).to_vec())
+}
+
+#[test]
+fn each_viewer_reads_at_its_own_place() {
+    let mut setup = Setup::new();
+    let stream = setup.viewed();
+    setup.send(0..3);
+    let mut early = setup.attach(Seek::Beginning);
+    let mut late = setup.attach(Seek::Last);
+    assert_eq!(early.sessions().first().unwrap().viewers, 2);
+    assert_eq!(early.read_on(stream), [0, 1, 2]);
+    assert_eq!(late.read_on(stream), [0; 0]);
+    setup.send(3..5);
+    assert_eq!(late.read_on(stream), [3, 4]);
+    assert_eq!(early.read_on(stream), [3, 4]);
+    assert_eq!(late.next(stream).index, NextIndex::NotYet);
+    setup.beacon(4, 90);
+    let inactive = NextIndex::Inactive { until: 90, stream_class_id: 0 };
+    assert_eq!(late.next(stream).index, inactive);
+    let session = late.session.unwrap();
+    assert_eq!(late.ask(&Request::DetachSession(session)), Reply::Detached(DetachReply::Detached));
+    assert_eq!(late.ask(&Request::DetachSession(session)), Reply::Detached(DetachReply::Unknown));
+    assert_eq!(early.sessions().first().unwrap().viewers, 1);
+    setup.end();
+}
+
+#[test]
+fn a_viewer_reads_on_through_chunks_that_are_moved() {
+    let mut setup = Setup::new();
+    let stream = setup.viewed();
+    setup.send(0..3);
+    let mut viewer = setup.attach(Seek::Beginning);
+    let first = viewer.next_entry(stream);
+    setup.rotate(0, 3, CloseAction::MoveToArchives);
+    assert_eq!(viewer.bytes(stream, first.offset_bytes, 128), whole(0), "announced, then moved");
+    setup.send(3..5);
+    setup.rotate(1, 5, CloseAction::MoveToArchives);
+    setup.send(5..6);
+    assert_eq!(viewer.read_on(stream), [1, 2, 3, 4, 5]);
+    assert_eq!(viewer.metadata(setup.metadata), b"", "the same metadata again are not sent again");
+    assert_eq!(setup.attach(Seek::Beginning).read_on(stream), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(setup.relay.totals().packets_missed_by_viewers, 0);
+    setup.end();
+}
+
+#[test]
+fn packets_that_ran_ahead_of_a_rotation_are_read_where_they_go() {
+    let mut setup = Setup::new();
+    let stream = setup.viewed();
+    setup.send(0..4);
+    let mut viewer = setup.attach(Seek::Beginning);
+    for number in 0..3 {
+        assert_eq!(viewer.next_entry(stream).timestamp_begin, number);
+    }
+    // Packet 2 was announced in the file it now leaves.
+    setup.rotate(0, 2, CloseAction::MoveToArchives);
+    assert_eq!(viewer.bytes(stream, 256, 128), whole(2));
+    assert_eq!(viewer.read_on(stream), [3]);
+    setup.end();
+}
+
+#[test]
+fn what_was_cleared_is_missed_but_what_was_announced_is_not() {
+    let mut setup = Setup::new();
+    let stream = setup.viewed();
+    setup.send(0..3);
+    let mut viewer = setup.attach(Seek::Beginning);
+    let first = viewer.next_entry(stream);
+    setup.rotate(0, 3, CloseAction::Delete);
+    setup.send(3..5);
+    assert_eq!(viewer.bytes(stream, first.offset_bytes, 128), whole(0));
+    assert_eq!(viewer.read_on(stream), [3, 4]);
+    assert_eq!(setup.relay.totals().packets_missed_by_viewers, 2);
+    setup.end();
+}
+
+#[test]
+fn a_viewer_that_a_ring_of_trace_files_overtook_goes_on_at_its_oldest() {
+    let mut setup = Setup::new();
+    let mut request = add_stream("ring_0", STREAM_PATH, 0);
+    // One packet a file, three files.
+    request.tracefile = Some(TracefileLimit { size_bytes: 128, count: Some(3) });
+    let crate::client::Reply::Stream(reply) =
+        setup.producer.control.ask(&Order::AddStream(request))
+    else {
+        panic!("a stream")
+    };
+    setup.producer.ok(&Order::StreamsSent);
+    setup.stream = reply.handle;
+    let stream = setup.viewed();
+    setup.send(0..2);
+    let mut viewer = setup.attach(Seek::Beginning);
+    let first = viewer.next_entry(stream);
+    setup.send(2..7);
+    assert_eq!(viewer.bytes(stream, first.offset_bytes, 128), whole(0), "announced before");
+    assert_eq!(viewer.read_on(stream), [4, 5, 6]);
+    assert_eq!(setup.relay.totals().packets_missed_by_viewers, 3);
+    setup.end();
+}
+
+#[test]
+fn history_is_bounded_and_what_is_beyond_is_counted() {
+    let limits = Limits { viewed_packets_per_stream: 4, ..Limits::default() };
+    let mut setup = Setup::with(live(), limits);
+    let stream = setup.viewed();
+    setup.send(0..1);
+    let mut viewer = setup.attach(Seek::Beginning);
+    setup.send(1..10);
+    assert_eq!(viewer.read_on(stream), [6, 7, 8, 9]);
+    assert_eq!(setup.relay.totals().packets_missed_by_viewers, 6);
+    assert_eq!(setup.attach(Seek::Beginning).read_on(stream), [6, 7, 8, 9]);
+    assert_eq!(setup.relay.totals().packets_missed_by_viewers, 6);
+    setup.end();
+}
+
+#[test]
+fn streams_are_seen_once_they_are_announced() {
+    let mut setup = Setup::new();
+    let old = setup.viewed();
+    setup.send(0..1);
+    let mut viewer = setup.attach(Seek::Last);
+    assert_eq!(viewer.next(old).flags, Flags::NEW_STREAMS);
+    assert_eq!(viewer.new_streams(), Reply::Streams(NewStreamsReply::Streams(0), Vec::new()));
+    assert_eq!(viewer.next(old).flags, Flags::NONE);
+
+    let late = setup.producer.stream("ch_1", 0);
+    assert_eq!(viewer.sessions().first().unwrap().streams, 2);
+    assert_eq!(viewer.next(old).flags, Flags::NONE);
+    setup.stream = late;
+    setup.send(0..2);
+    setup.producer.ok(&Order::StreamsSent);
+    let asked = [viewer.next(old).flags, viewer.next(old).flags];
+    assert_eq!(asked, [Flags::NEW_STREAMS; 2], "said until it is asked for");
+    let Reply::Streams(NewStreamsReply::Streams(1), streams) = viewer.new_streams() else {
+        panic!("the new stream")
+    };
+    let [entry] = streams.as_slice() else { panic!("{streams:?}") };
+    assert_eq!((entry.path.as_str(), entry.channel.as_str()), (STREAM_PATH, "ch_1"));
+    assert_eq!(viewer.read_on(entry.stream), [0, 1], "from its beginning");
+
+    // Before 2.15 only packets carry flags.
+    let mut older = Viewer::connect(&setup.relay, 4);
+    let session = older.sessions().first().unwrap().session;
+    assert_eq!(older.attach(session, Seek::Last).len(), 3);
+    let said = older.next(old);
+    assert_eq!((said.index, said.flags), (NextIndex::NotYet, Flags::NONE));
+    setup.end();
+}
+
+#[test]
+fn metadata_come_whole_and_before_what_they_describe() {
+    let mut setup = Setup::new();
+    let stream = setup.viewed();
+    let mut viewer = setup.attach(Seek::Beginning);
+    viewer.new_streams();
+    setup.send_metadata(b"\nevent { id = 1");
+    assert_eq!(viewer.metadata(setup.metadata), b"\n");
+    setup.send_metadata(b"; };");
+    setup.send(0..1);
+    let reply = viewer.next(stream);
+    assert!(matches!(reply.index, NextIndex::Packet(_)));
+    assert_eq!(reply.flags, Flags::NEW_METADATA);
+    assert_eq!(viewer.metadata(setup.metadata), b"event { id = 1; };");
+    assert_eq!(viewer.metadata(setup.metadata), b"");
+    setup.send(1..2);
+    assert_eq!(viewer.next(stream).flags, Flags::NONE);
+
+    // Replaced by others: who has the old ones gets what is longer, who comes gets the others.
+    let (handle, version) = (setup.metadata, 1);
+    setup.producer.ok(&Order::ResetMetadata(ResetMetadata { handle, version }));
+    assert_eq!(viewer.metadata(setup.metadata), b"");
+    setup.send_metadata(METADATA);
+    assert_eq!(viewer.metadata(setup.metadata), b"");
+    setup.attach(Seek::Last);
+    setup.end();
+}
+
+#[test]
+fn packets_without_metadata_wait() {
+    let runtime = Runtime::new().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let relay = start(&runtime, root.path(), Limits::default());
+    let mut producer = Producer::new(&relay, live());
+    producer.chunk(0);
+    let handle = producer.stream("ch_0", 0);
+    let metadata = producer.stream("metadata", 0);
+    producer.ok(&Order::StreamsSent);
+    producer.packet(handle, 0);
+    producer.index(handle, 0);
+    let mut viewer = Viewer::connect(&relay, 15);
+    let session = viewer.sessions().first().unwrap().session;
+    viewer.attach(session, Seek::Beginning);
+    let stream = ViewedStreamId::new(handle.get());
+    assert_eq!(viewer.next(stream).index, NextIndex::NotYet);
+    producer.metadata(metadata, METADATA);
+    producer.ok(&Order::StreamsSent);
+    assert_eq!(viewer.metadata(metadata), METADATA);
+    assert_eq!(viewer.read_on(stream), [0]);
+    runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn a_packet_that_breaks_a_promise_is_withheld_from_those_who_heard_it() {
+    let mut setup = Setup::new();
+    let stream = setup.viewed();
+    let mut viewer = setup.attach(Seek::Beginning);
+    setup.beacon(u64::MAX, 50);
+    assert!(matches!(viewer.next(stream).index, NextIndex::Inactive { until: 50, .. }));
+    setup.send([40, 60]);
+    assert_eq!(viewer.read_on(stream), [60]);
+    assert_eq!(setup.attach(Seek::Beginning).read_on(stream), [40, 60]);
+    let totals = setup.relay.totals();
+    assert_eq!((totals.promises_broken, totals.packets_withheld), (1, 1));
+    setup.end();
+}
+
+#[test]
+fn a_session_without_timer_speaks_for_streams_that_are_silent() {
+    let grace = Duration::from_millis(300);
+    let limits = Limits { untimed_grace: grace, ..Limits::default() };
+    let mut setup = Setup::with(session("s"), limits);
+    let silent = setup.producer.stream("ch_1", 0);
+    setup.producer.ok(&Order::StreamsSent);
+    let mut viewer = setup.attach(Seek::Beginning);
+    let before = Instant::now();
+    setup.send(0..3);
+    let stream = setup.viewed();
+    let entry = wait_for(|| match viewer.next(stream).index {
+        NextIndex::Packet(entry) => Some(entry),
+        _ => None,
+    });
+    assert_eq!(entry.timestamp_begin, 0);
+    assert!(before.elapsed() >= grace, "metadata had time to come");
+    // The stream that never had a packet: the class of its channel, the time of the other.
+    let said = wait_for(|| match viewer.next(ViewedStreamId::new(silent.get())).index {
+        NextIndex::NotYet => None,
+        said => Some(said),
+    });
+    assert_eq!(said, NextIndex::Inactive { until: 3, stream_class_id: 0 });
+    setup.end();
+}
+
+/// Waits until there is something.
+fn wait_for<T>(mut find: impl FnMut() -> Option<T>) -> T {
+    let mut found = None;
+    wait_until("an answer", || {
+        found = found.take().or_else(&mut find);
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+#[test]
+fn a_session_that_ended_is_read_to_its_end() {
+    let mut setup = Setup::new();
+    let stream = setup.viewed();
+    setup.send(0..3);
+    let mut viewer = setup.attach(Seek::Beginning);
+    viewer.new_streams();
+    setup.producer.rotate(None, &[(setup.stream, 3)]);
+    setup.producer.rotate(None, &[(setup.metadata, 0)]);
+    setup.producer.close_chunk(0, None);
+    setup.producer.close_stream(setup.stream, NetSeqNum::new(2));
+    setup.producer.close_stream(setup.metadata, NetSeqNum::NONE);
+    setup.producer.control.end();
+    setup.producer.data.shutdown(Shutdown::Write).unwrap();
+    let mut lister = Viewer::connect(&setup.relay, 15);
+    wait_until("the session's end", || lister.sessions().is_empty());
+    assert_eq!(viewer.new_streams(), Reply::Streams(NewStreamsReply::Streams(0), Vec::new()));
+    assert_eq!(viewer.read_on(stream), [0, 1, 2]);
+    assert_eq!(viewer.next(stream).index, NextIndex::HangUp);
+    assert_eq!(viewer.new_streams(), Reply::Streams(NewStreamsReply::HangUp, Vec::new()));
+    let session = viewer.session.unwrap();
+    let attach = Request::AttachSession(AttachSession { session, seek: Seek::Last });
+    assert_eq!(lister.ask(&attach), Reply::Attached(AttachReply::Unknown, Vec::new()));
+    setup.end();
+}
+
+#[test]
+fn what_makes_no_sense_is_answered_with_an_error() {
+    let mut setup = Setup::new();
+    setup.send(0..2);
+    let stream = setup.viewed();
+    let mut viewer = Viewer::open(&setup.relay);
+    let version = Version { major: 2, minor: ProtocolMinor(15) };
+    viewer.ask(&connect(version));
+    let session = viewer.sessions().first().unwrap().session;
+    let attach = |session| Request::AttachSession(AttachSession { session, seek: Seek::Beginning });
+    let refused = |reply| Reply::Attached(reply, Vec::new());
+    assert_eq!(viewer.ask(&attach(session)), refused(AttachReply::NoViewerSession));
+    viewer.ask(&Request::CreateSession);
+    let nowhere = ViewedSessionId::new(u64::MAX);
+    assert_eq!(viewer.ask(&attach(nowhere)), refused(AttachReply::Unknown));
+    assert_eq!(viewer.next(stream).index, NextIndex::Failed, "not attached");
+    assert_eq!(viewer.bytes(stream, 0, 128).0, PacketPiece::Failed);
+    let metadata = Request::GetMetadata(ViewedStreamId::new(setup.metadata.get()));
+    assert_eq!(viewer.ask(&metadata), Reply::Metadata(MetadataReply::Failed, Vec::new()));
+    let streams = Request::GetNewStreams(session);
+    assert_eq!(viewer.ask(&streams), Reply::Streams(NewStreamsReply::Failed, Vec::new()));
+
+    let mut bad_seek = Vec::new();
+    attach(session).encode(&mut bad_seek);
+    *bad_seek.last_mut().unwrap() = 9;
+    viewer.socket.write_all(&bad_seek).unwrap();
+    let minor = viewer.minor;
+    assert_eq!(viewer.socket.reply(&attach(session), minor), refused(AttachReply::BadSeek));
+
+    viewer.attach(session, Seek::Beginning);
+    assert_eq!(viewer.ask(&attach(session)), refused(AttachReply::Taken));
+    assert_eq!(viewer.bytes(stream, 0, 128).0, PacketPiece::Failed, "nothing was announced");
+    assert_eq!(viewer.next_entry(stream).offset_bytes, 0);
+    for (offset, len) in [(0, 129), (128, 1), (1, 128), (0, 0), (u64::MAX, 1), (64, u32::MAX)] {
+        assert_eq!(viewer.bytes(stream, offset, len).0, PacketPiece::Failed, "{offset} {len}");
+    }
+    assert_eq!(viewer.bytes(stream, 0, 128), whole(0));
+    let (_, tail) = viewer.bytes(stream, 100, 28);
+    assert_eq!(tail, [0; 28]);
+    assert_eq!(viewer.next(ViewedStreamId::new(u64::MAX)).index, NextIndex::Failed);
+    let data_stream = Request::GetMetadata(stream);
+    assert_eq!(viewer.ask(&data_stream), Reply::Metadata(MetadataReply::Failed, Vec::new()));
+    let metadata = ViewedStreamId::new(setup.metadata.get());
+    assert_eq!(viewer.next(metadata).index, NextIndex::HangUp);
+    setup.end();
+}
+
+#[test]
+fn older_viewers_do_not_see_ctf_2() {
+    let mut create = live();
+    create.identity.as_mut().unwrap().trace_format = Some(TraceFormat::Ctf2);
+    let setup = Setup::with(create, Limits::default());
+    let seen = Viewer::connect(&setup.relay, 15).sessions();
+    let [entry] = seen.as_slice() else { panic!("{seen:?}") };
+    assert_eq!(entry.format, TraceFormat::Ctf2);
+    let mut older = Viewer::connect(&setup.relay, 14);
+    assert_eq!(older.sessions(), []);
+    let request = AttachSession { session: entry.session, seek: Seek::Last };
+    let refused = Reply::Attached(AttachReply::Unknown, Vec::new());
+    assert_eq!(older.ask(&Request::AttachSession(request)), refused);
+    setup.end();
+}
+
+#[test]
+fn snapshots_are_not_listed() {
+    let create = CreateSession { snapshot: true, ..session("s") };
+    let setup = Setup::with(create, Limits::default());
+    assert_eq!(Viewer::connect(&setup.relay, 15).sessions(), []);
+    setup.end();
+}
+
+#[test]
+fn viewers_have_a_bound() {
+    let setup = Setup::with(live(), Limits { viewers: 2, ..Limits::default() });
+    let first = Viewer::connect(&setup.relay, 15);
+    let mut second = Viewer::connect(&setup.relay, 15);
+    assert!(Viewer::open(&setup.relay).is_closed());
+    assert_eq!(setup.relay.totals().viewers_refused, 1);
+    assert_eq!(second.sessions().len(), 1);
+    drop(first);
+    wait_until("the place of the first viewer", || {
+        let mut third = Viewer::open(&setup.relay);
+        let mut bytes = Vec::new();
+        connect(Version::OURS).encode(&mut bytes);
+        let written = third.socket.write_all(&bytes);
+        written.is_ok() && third.socket.read(&mut [0; Connect::LEN]).is_ok_and(|read| read > 0)
+    });
+    setup.end();
+}
+
+#[test]
+fn a_viewer_that_takes_nothing_holds_nobody_up() {
+    let mut setup = Setup::new();
+    let stream = setup.viewed();
+    setup.send(0..1);
+    let mut idle = setup.attach(Seek::Beginning);
+    idle.next_entry(stream);
+    idle.socket.set_nonblocking(true).unwrap();
+    let mut request = Vec::new();
+    let all = GetPacket { stream, offset_bytes: 0, len_bytes: 128 };
+    Request::GetPacket(all).encode(&mut request);
+    // Replies are four times as long as requests, so the relay stops reading first.
+    while idle.socket.write(&request.repeat(1000)).is_ok() {}
+    setup.send(1..100);
+    assert_eq!(setup.attach(Seek::Beginning).read_on(stream), (0..100).collect::<Vec<_>>());
+    setup.end();
+}
+
+#[test]
+fn a_connection_that_is_cut_or_speaks_nonsense_ends_alone() {
+    let mut setup = Setup::new();
+    setup.send(0..1);
+    let mut conversation = Vec::new();
+    let session = ViewedSessionId::new(1);
+    for request in [
+        connect(Version::OURS),
+        Request::CreateSession,
+        Request::ListSessions,
+        Request::AttachSession(AttachSession { session, seek: Seek::Beginning }),
+        Request::GetNextIndex(setup.viewed()),
+    ] {
+        request.encode(&mut conversation);
+    }
+    let end = |mut viewer: Viewer, bytes: &[u8]| {
+        viewer.socket.write_all(bytes).unwrap();
+        viewer.socket.shutdown(Shutdown::Write).unwrap();
+        // Whatever is answered, then the end.
+        let mut replies = Vec::new();
+        drop(viewer.socket.read_to_end(&mut replies));
+        replies.len()
+    };
+    let mut lens = Vec::new();
+    for cut in 0..=conversation.len() {
+        lens.push(end(Viewer::open(&setup.relay), &conversation[..cut]));
+    }
+    assert!(lens.is_sorted());
+    assert_eq!(lens.first(), Some(&0));
+    assert_eq!(lens.last(), Some(&(20 + 4 + 4 + 32 + 5 + 8 + 2 * 4371 + 64)));
+
+    // Unknown command, long payload, other major version, asking before connecting.
+    let mut unknown = [0; Header::LEN];
+    unknown[11] = 99;
+    assert_eq!(end(Viewer::open(&setup.relay), &unknown), 0);
+    let mut long = [0xFF; Header::LEN];
+    long[8..12].copy_from_slice(&[0, 0, 0, 1]);
+    assert_eq!(end(Viewer::open(&setup.relay), &long), 0);
+    let mut other = Vec::new();
+    connect(Version { major: 3, minor: ProtocolMinor(0) }).encode(&mut other);
+    assert_eq!(end(Viewer::open(&setup.relay), &other), Connect::LEN, "told, then closed");
+    assert_eq!(end(Viewer::open(&setup.relay), &conversation[36..]), 0);
+
+    assert_eq!(setup.attach(Seek::Beginning).read_on(setup.viewed()), [0]);
+    setup.end();
+}

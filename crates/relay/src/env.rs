@@ -17,27 +17,27 @@ pub(crate) struct Env {
     pub(crate) names: Names,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
-    next_journal: AtomicU64,
+    next_number: AtomicU64,
     next_trash: AtomicU64,
     last_trace: AtomicU64,
 }
 
 impl Env {
-    /// `first_journal` is above the numbers of all journal files that are there.
-    pub(crate) fn new(root: Root, names: Names, limits: Limits, first_journal: u64) -> Self {
+    /// `first_number` is above the numbers of all journal and session files that are there.
+    pub(crate) fn new(root: Root, names: Names, limits: Limits, first_number: u64) -> Self {
         Self {
             root,
             names,
             limits,
             counters: Counters::default(),
-            next_journal: AtomicU64::new(first_journal),
+            next_number: AtomicU64::new(first_number),
             next_trash: AtomicU64::new(0),
             last_trace: AtomicU64::new(0),
         }
     }
 
-    pub(crate) fn next_journal(&self) -> journal::Number {
-        journal::Number(self.next_journal.fetch_add(1, Ordering::Relaxed))
+    pub(crate) fn next_number(&self) -> journal::Number {
+        journal::Number(self.next_number.fetch_add(1, Ordering::Relaxed))
     }
 
     /// A number for a trace: what one metadata stream describes.

@@ -4,15 +4,18 @@
 //! removed when the chunk is sealed or deleted. Lines of `key value`:
 //!
 //! ```text
-//! relay-chunk 1               format and version
+//! relay-chunk 2               format and version
 //! host vm
 //! session cap                 name of the recording session
 //! folder vm/cap-20261120-…    the session's folder
 //! chunk 3
 //! at vm/cap-…/20261120T…-3    where the chunk is; equal to `folder` for one written in place
+//! begin 1795191738            by the producer's clock, seconds; `-` for one that is never archived
 //! to vm/cap-…/archives/…      only while it moves: where to
 //! sealed                      with `to`: the move ends the chunk; without this line it goes on being written
 //! ```
+//! Version 1 has no line `begin`.
+//!
 //! Losses are noted beside it as they are seen, `ROOT/.relay/N.lost`, one a line: `CAUSE FIRST LAST COUNT STREAM`
 //! with what [`Loss`] says.
 //!
@@ -20,13 +23,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 
-use wire::live::{ChunkId, RelativePath};
+use wire::live::{ChunkId, RelativePath, UnixSeconds};
 
 use crate::error::{Error, FileContext, Result};
 use crate::losses::{ChunkLosses, Loss};
 use crate::root::Root;
 
-const FIRST_LINE: &str = "relay-chunk 1";
+const FIRST_LINE: &str = "relay-chunk 2";
+const FIRST_LINE_1: &str = "relay-chunk 1";
 const SUFFIX: &str = ".chunk";
 /// Longest journal file that is read, in bytes: five paths and names.
 const MAX_LEN: u64 = 64 * 1024;
@@ -43,6 +47,8 @@ pub(crate) struct Entry {
     pub(crate) folder: RelativePath,
     pub(crate) chunk: ChunkId,
     pub(crate) at: RelativePath,
+    /// When it began; `None` for one that stays where it is.
+    pub(crate) begin: Option<UnixSeconds>,
     pub(crate) moving: Option<Move>,
 }
 
@@ -61,9 +67,10 @@ impl Entry {
     }
 
     fn to_text(&self) -> String {
-        let Self { host, session, folder, chunk, at, moving } = self;
+        let Self { host, session, folder, chunk, at, begin, moving } = self;
+        let begin = begin.map_or_else(|| "-".to_owned(), |begin| begin.to_string());
         let mut text = format!(
-            "{FIRST_LINE}\nhost {host}\nsession {session}\nfolder {folder}\nchunk {chunk}\nat {at}\n"
+            "{FIRST_LINE}\nhost {host}\nsession {session}\nfolder {folder}\nchunk {chunk}\nat {at}\nbegin {begin}\n"
         );
         if let Some(Move { to, sealed }) = moving {
             text.push_str(&format!("to {to}\n"));
@@ -82,23 +89,30 @@ impl Entry {
         let path = |number, key| {
             RelativePath::new(field(number, key)?).map_err(|_problem| -> usize { number })
         };
-        if lines.first() != Some(&FIRST_LINE) {
-            return Err(1);
-        }
+        let has_begin = match lines.first() {
+            Some(&FIRST_LINE) => true,
+            Some(&FIRST_LINE_1) => false,
+            _ => return Err(1),
+        };
         let (host, session) = (field(2, "host")?.to_owned(), field(3, "session")?.to_owned());
         let folder = path(4, "folder")?;
         let chunk = ChunkId::new(field(5, "chunk")?.parse().map_err(|_problem| 5_usize)?);
         let at = path(6, "at")?;
-        let moving = match lines.get(6..).unwrap_or(&[]) {
+        let begin = match has_begin.then(|| field(7, "begin")).transpose()? {
+            None | Some("-") => None,
+            Some(text) => Some(UnixSeconds::new(text.parse().map_err(|_problem| 7_usize)?)),
+        };
+        let to = if has_begin { 8 } else { 7 };
+        let moving = match lines.get(to - 1..).unwrap_or(&[]) {
             [] => None,
-            [_] => Some(Move { to: path(7, "to")?, sealed: false }),
-            [_, "sealed"] => Some(Move { to: path(7, "to")?, sealed: true }),
+            [_] => Some(Move { to: path(to, "to")?, sealed: false }),
+            [_, "sealed"] => Some(Move { to: path(to, "to")?, sealed: true }),
             _ => {
-                path(7, "to")?;
-                return Err(8);
+                path(to, "to")?;
+                return Err(to + 1);
             }
         };
-        Ok(Self { host, session, folder, chunk, at, moving })
+        Ok(Self { host, session, folder, chunk, at, begin, moving })
     }
 }
 
@@ -185,8 +199,19 @@ mod tests {
             folder: path("h/s"),
             chunk: ChunkId::new(7),
             at: path("h/s/a"),
+            begin: Some(UnixSeconds::new(5)),
             moving,
         }
+    }
+
+    #[test]
+    fn the_first_version_is_read() {
+        let text = entry(None).to_text().replace("chunk 2\n", "chunk 1\n").replace("begin 5\n", "");
+        assert_eq!(Entry::parse(&text), Ok(Entry { begin: None, ..entry(None) }));
+        let moved = format!("{text}to h/s/b\nsealed\n");
+        let to = RelativePath::new("h/s/b").unwrap();
+        let moving = Some(Move { to, sealed: true });
+        assert_eq!(Entry::parse(&moved), Ok(Entry { begin: None, ..entry(moving) }));
     }
 
     #[test]
@@ -212,6 +237,6 @@ mod tests {
             assert_eq!(Entry::parse(&damaged.join("\n")), Err(bad + 1));
             assert_eq!(Entry::parse(&lines[..bad].join("\n")), Err(bad + 1));
         }
-        assert_eq!(Entry::parse(&format!("{text}more\n")), Err(7));
+        assert_eq!(Entry::parse(&format!("{text}more\n")), Err(8));
     }
 }

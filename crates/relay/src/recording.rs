@@ -28,6 +28,7 @@ use crate::losses::{Loss, LossCause};
 use crate::merge::{Lost, Place, Refused, Step};
 use crate::names;
 use crate::release::Released;
+use crate::resume::Present;
 use crate::seal::{Job, SealJob};
 use crate::stream::{Kind, Slot, Stream};
 
@@ -54,6 +55,8 @@ pub(crate) struct Recording {
     /// Streams that ended last, and whose they were; for questions that come late.
     left: VecDeque<(RelaySessionId, StreamHandle)>,
     is_closed: bool,
+    /// Who it is and where it was, for sessions that may come back.
+    pub(crate) resume: Option<Present>,
     jobs: Vec<Job>,
     /// Streams that ended since the last call of [`Recording::take_gone`].
     gone: Vec<StreamHandle>,
@@ -114,9 +117,23 @@ impl Recording {
             has_rotated: false,
             left: VecDeque::new(),
             is_closed: false,
+            resume: None,
             jobs: Vec::new(),
             gone: Vec::new(),
         }
+    }
+
+    /// The session was here before: its folder holds chunks.
+    pub(crate) const fn goes_on(&mut self) {
+        self.session_folder_is_used = true;
+        self.has_rotated = true;
+    }
+
+    /// Whether its producer may come back and go on in the same folder. Not when a chunk lies in that folder itself,
+    /// where further chunks would be taken for part of it.
+    pub(crate) fn may_return(&self) -> bool {
+        self.resume.as_ref().is_some_and(|present| present.was_abandoned)
+            && self.finished.iter().all(|(_, folder)| *folder != self.folder)
     }
 
     /// Streams that ended since the last call.
@@ -677,6 +694,9 @@ impl Recording {
         let open: Vec<ChunkId> = self.chunks.keys().copied().collect();
         for id in open {
             if let Some(chunk) = self.chunks.get_mut(&id) {
+                if let (Some(present), None) = (&mut self.resume, &chunk.closing) {
+                    present.was_abandoned = true;
+                }
                 chunk.closing.get_or_insert(Closing { end: None, fate: Fate::Stay });
             }
             self.finish_chunk(env, id)?;
@@ -798,7 +818,7 @@ impl Recording {
         chunk.streams += 1;
         chunk.members.insert(stream.path_in_chunk());
         if chunk.journal.is_none() {
-            let number = env.next_journal();
+            let number = env.next_number();
             chunk.journal = Some(number);
             entry(&self.host, &self.session, &self.folder, id, chunk).write(&env.root, number)?;
         }
@@ -832,6 +852,9 @@ impl Recording {
         let Some(stream) = self.streams.remove(&handle) else { return released };
         self.feed.close_stream(handle);
         self.gone.push(handle);
+        if let (Some(present), Some(number)) = (&mut self.resume, stream.merge.last_committed()) {
+            present.known.positions.insert(stream.path_in_chunk(), number.get());
+        }
         if self.left.len() >= LEFT_KEPT {
             self.left.pop_front();
         }
@@ -872,6 +895,7 @@ fn entry(
         folder: folder.clone(),
         chunk: id,
         at: chunk.folder.clone(),
+        begin: chunk.begin.filter(|_| !chunk.is_snapshot),
         moving: None,
     }
 }

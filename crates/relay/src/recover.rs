@@ -1,24 +1,26 @@
 //! What a relay that was killed left behind.
 //!
 //! Every chunk that was being written has a journal entry (see [`crate::journal`]). A move that had begun is
-//! finished; a chunk that was still being written is reported as interrupted and left alone: new recording sessions
-//! never write into a folder that holds anything. Its entry stays until its folder is gone, so that every start
-//! names it.
+//! finished. A chunk that was still being written is cut to whole packets and indexed ([`crate::mend`]), then sealed under
+//! the name it would have got from a rotation at its last packet; chunks that are never archived are sealed where they
+//! stand. Recording sessions that may come back are known again ([`crate::resume`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use wire::live::{ChunkId, RelativePath};
+use wire::live::{ChunkId, RelativePath, UnixSeconds};
 
+use crate::env::Env;
 use crate::error::Result;
+use crate::event::{Event, RecordingName};
 use crate::journal::{self, Entry, Move, Number};
 use crate::losses::{self, Losses};
-use crate::names;
+use crate::mend::{Mended, mend};
+use crate::names::{self, Names};
+use crate::resume::{self, Identity, Known};
 use crate::root::Root;
-use crate::seal::move_chunk;
+use crate::seal::{Job, SealJob, move_chunk};
 
-/// How deep a chunk's folders are looked at.
-const MAX_DEPTH: usize = 16;
 /// Losses read from a journal.
 const MAX_LOSSES: usize = 10_000;
 
@@ -42,80 +44,158 @@ pub struct Interrupted {
     pub session: String,
     /// The chunk.
     pub chunk: ChunkId,
-    /// The folder it is in, absolute.
+    /// The folder it is in, absolute: sealed, unless the log says that it could not be.
     pub folder: PathBuf,
     /// Data files of streams in it, metadata not counted.
     pub streams: usize,
     /// Bytes of those.
     pub bytes: u64,
+    /// Bytes of packets and metadata that were not whole; cut off.
+    pub bytes_cut: u64,
+    /// Packets whose index entry was missing; made from their headers.
+    pub packets_indexed: u64,
     /// Folders with streams whose metadata is missing or empty: what is in them cannot be decoded.
     pub without_metadata: Vec<PathBuf>,
     /// What was lost of which stream before the relay ended; paths as in [`crate::Sealed::streams`].
     pub losses: BTreeMap<PathBuf, Losses>,
 }
 
-/// Finishes what had begun and reports the rest.
-pub(crate) fn recover(root: &Root) -> Result<(Recovered, u64)> {
+/// What the next start needs beside what it tells.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) recovered: Recovered,
+    /// Recording sessions that may come back.
+    pub(crate) known: Vec<(Identity, Known)>,
+    /// Chunks to seal: the n-th is of the n-th interrupted one.
+    jobs: Vec<SealJob>,
+    /// Above the numbers of all journal files.
+    pub(crate) next_number: u64,
+}
+
+/// Finishes what had begun, mends the rest and tells it.
+pub(crate) fn recover(root: &Root, names: &Names) -> Result<Found> {
     root.remove_tree(&Root::own("trash"))?;
-    let mut recovered = Recovered::default();
-    let mut next = 0;
+    let resume::Noted { known, unreadable } = resume::read_all(root)?;
+    let mut found = Found { known, ..Found::default() };
+    found.recovered.unreadable = unreadable;
+    found.next_number = found.known.last().map_or(0, |(_, known)| known.number.0 + 1);
     for (number, entry) in journal::read_all(root)? {
-        next = number.0 + 1;
-        match entry.and_then(|entry| recover_one(root, number, entry)) {
-            Ok(Outcome::Finished(folder)) => recovered.finished.push(folder),
-            Ok(Outcome::Interrupted(chunk)) => recovered.interrupted.push(chunk),
-            Ok(Outcome::Gone) => {}
-            Err(error) => recovered.unreadable.push(error),
+        found.next_number = found.next_number.max(number.0 + 1);
+        match entry.and_then(|entry| found.chunk(root, names, number, entry)) {
+            Ok(()) => {}
+            Err(error) => found.recovered.unreadable.push(error),
         }
     }
-    Ok((recovered, next))
+    Ok(found)
 }
 
-enum Outcome {
-    Finished(PathBuf),
-    Interrupted(Interrupted),
-    /// Its folder was deleted.
-    Gone,
+impl Found {
+    /// Seals the interrupted chunks.
+    pub(crate) fn seal(&mut self, env: &Env) {
+        for (job, told) in self.jobs.drain(..).zip(&mut self.recovered.interrupted) {
+            if let Event::Sealed(sealed) = Job::Seal(Box::new(job)).run(env).event {
+                let moved = |path: &PathBuf| match path.strip_prefix(&told.folder) {
+                    Ok(rest) => sealed.folder.join(rest),
+                    Err(_) => path.clone(),
+                };
+                told.without_metadata = told.without_metadata.iter().map(moved).collect();
+                told.folder = sealed.folder;
+            }
+        }
+    }
+
+    fn chunk(
+        &mut self,
+        root: &Root,
+        names: &Names,
+        number: Number,
+        mut entry: Entry,
+    ) -> Result<()> {
+        if let Some(Move { to, sealed }) = entry.moving.take() {
+            // In a folder shared with other chunks the chunk's parts are those that no other chunk is named by.
+            let is_shared = entry.at == entry.folder || to == entry.folder;
+            let tops = is_shared.then(|| tops(root, &entry.at)).transpose()?;
+            move_chunk(root, &entry.at, &to, tops.as_ref())?;
+            if sealed {
+                journal::remove(root, number)?;
+                self.recovered.finished.push(root.absolute(&to));
+                return Ok(());
+            }
+            if entry.at != entry.folder {
+                root.remove_dir(&entry.at)?;
+            }
+            entry.at = to;
+            entry.write(root, number)?;
+        }
+        let is_shared_folder = entry.at == entry.folder;
+        let tops = if is_shared_folder {
+            tops(root, &entry.at)?
+        } else {
+            BTreeSet::from([RelativePath::default()])
+        };
+        let mended = mend(root, &entry.at, &tops, entry.begin.is_some())?;
+        if !mended.is_there || tops.is_empty() {
+            return journal::remove(root, number);
+        }
+        self.interrupted(root, names, number, entry, mended, is_shared_folder.then_some(tops))
+    }
+
+    fn interrupted(
+        &mut self,
+        root: &Root,
+        names: &Names,
+        number: Number,
+        entry: Entry,
+        mended: Mended,
+        tops: Option<BTreeSet<RelativePath>>,
+    ) -> Result<()> {
+        let losses = journal::read_losses(root, number, MAX_LOSSES)?.streams;
+        let last = mended.last_packet.unwrap_or(mended.last_change);
+        let end = entry.begin.map(|begin| last.max(begin));
+        let to = entry.begin.zip(end).map(|(begin, end)| archive(names, &entry, begin, end));
+        if let Some((_, known)) = self.known.iter_mut().find(|(_, k)| k.folder == entry.folder) {
+            known.positions.extend(mended.positions);
+        }
+        self.recovered.interrupted.push(Interrupted {
+            host: entry.host.clone(),
+            session: entry.session.clone(),
+            chunk: entry.chunk,
+            folder: root.absolute(&entry.at),
+            streams: mended.streams,
+            bytes: mended.bytes,
+            bytes_cut: mended.bytes_cut,
+            packets_indexed: mended.packets_indexed,
+            without_metadata: mended.without_metadata,
+            losses: losses::by_path(losses.clone()),
+        });
+        self.jobs.push(SealJob {
+            recording: RecordingName {
+                host: entry.host.clone(),
+                session: entry.session.clone(),
+                folder: root.absolute(&entry.folder),
+            },
+            chunk: entry.chunk,
+            begin: entry.begin,
+            end: None,
+            from: entry.at.clone(),
+            to: to.transpose()?,
+            is_shared_folder: tops.is_some(),
+            tops: tops.unwrap_or_default(),
+            members: mended.members,
+            losses,
+            journal: Some((number, entry)),
+        });
+        Ok(())
+    }
 }
 
-fn recover_one(root: &Root, number: Number, mut entry: Entry) -> Result<Outcome> {
-    if let Some(Move { to, sealed }) = entry.moving.take() {
-        // In a folder shared with other chunks the chunk's parts are those that no other chunk is named by.
-        let is_shared = entry.at == entry.folder || to == entry.folder;
-        let tops = is_shared.then(|| tops(root, &entry.at)).transpose()?;
-        move_chunk(root, &entry.at, &to, tops.as_ref())?;
-        if sealed {
-            journal::remove(root, number)?;
-            return Ok(Outcome::Finished(root.absolute(&to)));
-        }
-        if entry.at != entry.folder {
-            root.remove_dir(&entry.at)?;
-        }
-        entry.at = to;
-        entry.write(root, number)?;
-    }
-    let mut found = Found::default();
-    if entry.at == entry.folder {
-        for top in tops(root, &entry.at)? {
-            found.look(root, &entry.at.join_path(&top), MAX_DEPTH)?;
-        }
-    } else {
-        found.look(root, &entry.at, MAX_DEPTH)?;
-    }
-    if !found.is_there {
-        journal::remove(root, number)?;
-        return Ok(Outcome::Gone);
-    }
-    Ok(Outcome::Interrupted(Interrupted {
-        host: entry.host,
-        session: entry.session,
-        chunk: entry.chunk,
-        folder: root.absolute(&entry.at),
-        streams: found.streams,
-        bytes: found.bytes,
-        without_metadata: found.without_metadata,
-        losses: losses::by_path(journal::read_losses(root, number, MAX_LOSSES)?.streams),
-    }))
+fn archive(
+    names: &Names,
+    entry: &Entry,
+    begin: UnixSeconds,
+    end: UnixSeconds,
+) -> Result<RelativePath> {
+    Ok(entry.folder.join_path(&names.archived_chunk(begin, end, entry.chunk)?))
 }
 
 /// What a session's folder holds directly that is not another chunk's.
@@ -125,42 +205,4 @@ fn tops(root: &Root, folder: &RelativePath) -> Result<BTreeSet<RelativePath>> {
         .filter(|entry| !names::is_reserved(&entry.name))
         .filter_map(|entry| RelativePath::new(&entry.name).ok())
         .collect())
-}
-
-#[derive(Default)]
-struct Found {
-    is_there: bool,
-    streams: usize,
-    bytes: u64,
-    without_metadata: Vec<PathBuf>,
-}
-
-impl Found {
-    fn look(&mut self, root: &Root, folder: &RelativePath, depth: usize) -> Result<()> {
-        let mut has_streams = false;
-        let mut has_metadata = false;
-        self.is_there |= root.exists(folder);
-        for entry in root.list(folder)? {
-            let Ok(name) = RelativePath::new(&entry.name) else { continue };
-            let path = folder.join_path(&name);
-            if entry.is_dir {
-                if entry.name != "index" && depth > 0 {
-                    self.look(root, &path, depth - 1)?;
-                }
-                continue;
-            }
-            let len = root.file_len(&path)?;
-            if entry.name == "metadata" {
-                has_metadata = len > 0;
-            } else {
-                has_streams = true;
-                self.streams += 1;
-                self.bytes += len;
-            }
-        }
-        if has_streams && !has_metadata {
-            self.without_metadata.push(root.absolute(folder));
-        }
-        Ok(())
-    }
 }

@@ -3,7 +3,7 @@
 //! Lock order: a recording session's lock may be held when the tables' lock is taken, never the other way round.
 //! Neither is held across an `await`.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -19,11 +19,15 @@ use crate::event::Event;
 use crate::feed::Catalogue;
 use crate::names;
 use crate::recording::{Recording, Session};
+use crate::resume::{self, Identity, Known, Present};
 use crate::seal::Job;
 use crate::stream::Kind;
 
 /// The most numbers tried for a folder that is taken.
 const MAX_FOLDER_NUMBER: u32 = 1000;
+
+/// Recording sessions remembered for their return; beyond it those that were opened first are forgotten.
+const MAX_KNOWN: usize = 4096;
 
 /// All recording sessions.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ struct Tables {
     /// Folders of recording sessions, relative to the root.
     folders: HashSet<RelativePath>,
     streams: HashMap<StreamHandle, Arc<Shared>>,
+    /// Recording sessions without a producer at present that may come back, at most [`MAX_KNOWN`].
+    known: HashMap<Identity, Known>,
     last_session: u64,
     last_stream: u64,
 }
@@ -69,12 +75,17 @@ pub(crate) struct Shared {
 }
 
 impl Registry {
-    pub(crate) fn new(env: Env) -> Self {
+    /// `known` are recording sessions that may come back.
+    pub(crate) fn new(env: Env, known: Vec<(Identity, Known)>) -> Self {
         let (events, _) = broadcast::channel(env.limits.event_backlog.max(1));
+        let mut tables = Tables::default();
+        for (identity, known) in known {
+            tables.remember(&env, identity, known);
+        }
         Self {
             env,
             feeds: Catalogue::default(),
-            tables: Mutex::default(),
+            tables: Mutex::new(tables),
             events,
             jobs: Mutex::default(),
             job_added: Notify::new(),
@@ -109,6 +120,14 @@ impl Registry {
                 tables.recordings.remove(&shared.key);
                 self.feeds.close(&recording.feed);
                 tables.folders.remove(&recording.folder);
+                let may_return = recording.may_return();
+                match recording.resume.take() {
+                    Some(present) if may_return => {
+                        tables.remember(&self.env, present.identity, present.known);
+                    }
+                    Some(present) => forget(&self.env, &present.known),
+                    None => {}
+                }
                 self.tell(Event::SessionClosed(recording.name(&self.env)));
             }
         }
@@ -136,9 +155,12 @@ impl Registry {
             }
             None => Key::Alone(id),
         };
+        let identity = request.identity.as_ref().filter(|_| !request.snapshot);
+        let identity = identity.map(|identity| Identity::new(identity, wanted.clone()));
         let current = request.identity.as_ref().and_then(|identity| identity.current_chunk);
         loop {
-            let (shared, is_new) = self.find_or_make(id, &key, request, &wanted)?;
+            let (shared, is_new) =
+                self.find_or_make(id, &key, request, &wanted, identity.as_ref())?;
             let session = Session {
                 kind: if minor.has_session_names() && !request.snapshot {
                     Kind::Indexed { full: minor.has_full_index() }
@@ -172,23 +194,40 @@ impl Registry {
         key: &Key,
         request: &CreateSession,
         wanted: &RelativePath,
+        identity: Option<&Identity>,
     ) -> Result<(Arc<Shared>, bool)> {
         let mut tables = lock(&self.tables);
         let limit = self.env.limits.recordings;
         let count = tables.recordings.len();
+        let known = identity.and_then(|identity| tables.known.get(identity));
+        let known = known.filter(|known| !tables.folders.contains(&known.folder)).cloned();
         let folder = match tables.recordings.get(key) {
             Some(shared) => return Ok((Arc::clone(shared), false)),
             None if count >= limit => {
                 return Err(Error::Limit { what: "recording sessions", limit });
             }
             None if request.snapshot || request.identity.is_none() => wanted.clone(),
+            None if let Some(known) = &known => known.folder.clone(),
             None => self.free_folder(&tables.folders, wanted)?,
         };
-        tables.folders.insert(folder.clone());
         let text = |name: &Option<Name>| name.as_ref().map(Name::to_string).unwrap_or_default();
+        let goes_on = known.is_some();
+        let present = identity.map(|identity| {
+            let known = known.map_or_else(|| self.note(identity, &folder), Ok)?;
+            Ok::<_, Error>(Present { identity: identity.clone(), known, was_abandoned: false })
+        });
+        let present = present.transpose()?;
+        if let Some(present) = &present {
+            tables.known.remove(&present.identity);
+        }
+        tables.folders.insert(folder.clone());
         let feed = self.feeds.open(id, request, &self.env.limits);
-        let recording =
+        let mut recording =
             Recording::new(text(&request.hostname), text(&request.session_name), folder, feed);
+        recording.resume = present;
+        if goes_on {
+            recording.goes_on();
+        }
         let shared = Arc::new(Shared {
             key: key.clone(),
             state: Mutex::new(recording),
@@ -197,6 +236,13 @@ impl Registry {
         });
         tables.recordings.insert(key.clone(), Arc::clone(&shared));
         Ok((shared, true))
+    }
+
+    /// Notes that a session has its folder.
+    fn note(&self, identity: &Identity, folder: &RelativePath) -> Result<Known> {
+        let number = self.env.next_number();
+        identity.write(&self.env.root, number, folder)?;
+        Ok(Known { number, folder: folder.clone(), positions: BTreeMap::new() })
     }
 
     /// `wanted`, or the first numbered one that nothing is in: recordings never mix.
@@ -275,6 +321,27 @@ impl Registry {
     /// Nobody listening is no failure.
     fn tell(&self, event: Event) {
         drop(self.events.send(event));
+    }
+}
+
+impl Tables {
+    /// Keeps a recording session in mind for its return.
+    fn remember(&mut self, env: &Env, identity: Identity, known: Known) {
+        if self.known.len() >= MAX_KNOWN {
+            let first = self.known.iter().min_by_key(|(_, known)| known.number);
+            if let Some(first) = first.map(|(identity, _)| identity.clone())
+                && let Some(known) = self.known.remove(&first)
+            {
+                forget(env, &known);
+            }
+        }
+        self.known.insert(identity, known);
+    }
+}
+
+fn forget(env: &Env, known: &Known) {
+    if let Err(error) = resume::forget(&env.root, known.number) {
+        tracing::warn!(error = &error as &dyn std::error::Error, "session file");
     }
 }
 

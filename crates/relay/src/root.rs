@@ -124,6 +124,12 @@ impl Root {
         self.open_beneath(path, flags).map(File::from).on("open", path.as_path())
     }
 
+    /// Opens a file that is there for reading and writing.
+    pub(crate) fn read_write(&self, path: &RelativePath) -> Result<File> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        self.open_beneath(path, flags).map(File::from).on("open", path.as_path())
+    }
+
     /// Length of a file in bytes.
     pub(crate) fn file_len(&self, path: &RelativePath) -> Result<u64> {
         Ok(self.read(path)?.metadata().on("look at", path.as_path())?.len())
@@ -133,6 +139,11 @@ impl Root {
     pub(crate) fn exists(&self, path: &RelativePath) -> bool {
         self.open_beneath(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)
             .is_ok_and(|_| true)
+    }
+
+    /// Whether there is a folder at the path.
+    pub(crate) fn is_dir(&self, path: &RelativePath) -> bool {
+        self.open_dir(path).is_ok_and(|_| true)
     }
 
     /// A folder's entries, sorted; none when it is not there.

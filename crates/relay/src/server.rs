@@ -67,14 +67,16 @@ impl Relay {
         let Config { root, control, data, viewers, time_zone, mut limits } = config;
         lower_to_descriptors(&mut limits);
         let root = Root::open(&root)?;
-        let (recovered, next_journal) = recover(&root)?;
+        let names = Names::new(time_zone);
+        let mut found = recover(&root, &names)?;
         let connections = Arc::new(Semaphore::new(limits.connections));
         let (control, control_address) = listen(control)?;
         let (data, data_address) = listen(data)?;
         let (viewers, viewers_address) = listen(viewers)?;
         let viewer_connections = Arc::new(Semaphore::new(limits.viewers));
-        let env = Env::new(root, Names::new(time_zone), limits, next_journal);
-        let registry = Arc::new(Registry::new(env));
+        let env = Env::new(root, names, limits, found.next_number);
+        found.seal(&env);
+        let registry = Arc::new(Registry::new(env, found.known));
         let workers = Arc::new(Workers::start("relay")?);
         // Apart from producers, which must not wait for a file that a viewer reads.
         let viewer_workers = Arc::new(Workers::start("viewers")?);
@@ -97,7 +99,7 @@ impl Relay {
             control: control_address,
             data: data_address,
             viewers: viewers_address,
-            recovered,
+            recovered: found.recovered,
             listeners: vec![
                 open(control, Port::Control),
                 open(data, Port::Data),

@@ -110,12 +110,13 @@ fn say_recovered(recovered: &Recovered) {
             n => format!("{n} traces without metadata cannot be read"),
         };
         complain(&format!(
-            "relay: {}: chunk {} of session {} was cut off by the end of an earlier relay: {} streams, {} bytes, {readable}",
+            "relay: {}: chunk {} of session {} was interrupted by the end of an earlier relay: {} streams, {} bytes; {} bytes that were no whole packet were cut off; {readable}",
             chunk.folder.display(),
             chunk.chunk,
             chunk.session,
             chunk.streams,
             chunk.bytes,
+            chunk.bytes_cut,
         ));
     }
     for error in &recovered.unreadable {

@@ -3,14 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use ctf::CtfVersion;
+use ctf::writer::{EventHeader, PacketStart, Schema, StreamClass, TraceClass};
 use relay::{Interrupted, Limits, Relay};
 use tokio::runtime::Runtime;
-use wire::live::{ChunkId, CloseAction};
+use wire::live::{ChunkId, CloseAction, DataHeader, NetSeqNum, Request};
 
 use crate::disk::{files, wait_until};
-use crate::producer::{Producer, packets, session, start};
+use crate::producer::{Producer, index, packets, session, start};
+
+type Files = BTreeMap<String, (u64, String)>;
 
 /// Copies a folder of files and folders.
 pub(crate) fn copy(from: &Path, to: &Path) {
@@ -68,7 +73,9 @@ impl Crash {
 
     fn journal(&self) -> PathBuf {
         let own = fs::read_dir(self.image.path().join(".relay")).unwrap();
-        let mut files = own.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+        let mut files = own
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|kind| kind == "chunk"));
         let journal = files.next().unwrap();
         assert_eq!(files.next(), None);
         journal
@@ -76,46 +83,55 @@ impl Crash {
 }
 
 #[test]
-fn an_open_chunk_is_named_and_a_sealed_one_is_untouched() {
+fn an_open_chunk_is_sealed_as_it_is_and_a_sealed_one_is_untouched() {
     let crash = Crash::new(true);
     let before = files(crash.image.path());
     let relay = crash.restart();
-    let folder = crash.session_folder().join("20261120T162219+0000-1");
+    let [cut] = relay.recovered().interrupted.as_slice() else { panic!("one chunk") };
+    // No clock says when it ended, so the name has the time of the last write; nothing says where its packets end.
+    let archives = crash.session_folder().join("archives");
+    assert_eq!(cut.folder.parent().unwrap(), archives);
+    let name = cut.folder.file_name().unwrap().to_str().unwrap();
+    assert!(name.starts_with("20261120T162219+0000-20") && name.ends_with("-1"), "{name}");
     assert_eq!(
-        relay.recovered().interrupted,
-        [Interrupted {
+        *cut,
+        Interrupted {
             host: "host".into(),
             session: "s".into(),
             chunk: ChunkId::new(1),
-            folder: folder.clone(),
+            folder: cut.folder.clone(),
             streams: 1,
             bytes: 128,
-            without_metadata: vec![folder.join("ust/uid/0/64-bit")],
+            bytes_cut: 0,
+            packets_indexed: 0,
+            without_metadata: vec![cut.folder.join("ust/uid/0/64-bit")],
             losses: BTreeMap::new(),
-        }]
+        }
     );
-    assert_eq!(files(crash.image.path()), before);
-    assert_eq!(
-        fs::read(
-            crash
-                .session_folder()
-                .join("archives/20261120T162218+0000-20261120T162219+0000-0/ust/uid/0/64-bit/ch_0")
-        )
-        .unwrap(),
-        packets([0])
-    );
+    let sealed = |path: &String| path.contains("/archives/") && !path.contains(name);
+    let sealed = |mut files: Files| {
+        files.retain(|path, _| sealed(path));
+        files
+    };
+    assert_eq!(sealed(files(crash.image.path())), sealed(before));
+    assert_eq!(fs::read(archives.join(FIRST).join("ust/uid/0/64-bit/ch_0")).unwrap(), packets([0]));
     crash.runtime.block_on(relay.shutdown());
-    assert_eq!(crash.restart().recovered().interrupted.len(), 1, "named until it is deleted");
+    assert!(crash.restart().recovered().interrupted.is_empty(), "told once");
 }
 
+/// The first chunk after its rotation.
+const FIRST: &str = "20261120T162218+0000-20261120T162219+0000-0";
+
 #[test]
-fn a_new_session_of_the_same_name_does_not_mix_with_what_was_cut_off() {
+fn another_session_of_the_same_name_does_not_mix_with_what_was_cut_off() {
     let crash = Crash::new(false);
-    let before = files(crash.image.path());
     let relay = crash.restart();
     let [cut] = relay.recovered().interrupted.as_slice() else { panic!("one chunk") };
     assert_eq!((cut.streams, cut.bytes, cut.without_metadata.len()), (1, 128, 0));
-    let mut producer = Producer::new(&relay, session("s"));
+    let before = files(crash.image.path());
+    let mut another = session("s");
+    another.identity.as_mut().unwrap().sessiond.0 = [8; 16];
+    let mut producer = Producer::new(&relay, another);
     assert_eq!(producer.folder.as_str(), "host/s-20261120-162218-1");
     producer.chunk(0);
     producer.stream("ch_0", 0);
@@ -123,6 +139,118 @@ fn a_new_session_of_the_same_name_does_not_mix_with_what_was_cut_off() {
     after.retain(|path, _| before.contains_key(path));
     assert_eq!(after, before);
     crash.runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn a_session_that_comes_back_goes_on_in_its_folder_with_the_next_chunk() {
+    let crash = Crash::new(false);
+    let relay = crash.restart();
+    let cut = relay.recovered().interrupted.first().unwrap().folder.clone();
+    let mut producer = Producer::new(&relay, session("s"));
+    assert_eq!(producer.folder.as_str(), "host/s-20261120-162218");
+    producer.chunk(1);
+    let (stream, metadata) = (producer.stream("ch_0", 1), producer.stream("metadata", 1));
+    producer.metadata(metadata, b"/* CTF 1.8 */");
+    producer.packet(stream, 1);
+    producer.index(stream, 1);
+    let open = crash.session_folder().join("20261120T162219+0000-1/ust/uid/0/64-bit");
+    assert_eq!(fs::read(open.join("ch_0")).unwrap(), packets([1]));
+    assert_eq!(fs::read(cut.join("ust/uid/0/64-bit/ch_0")).unwrap(), packets([0]));
+
+    // It is killed and comes back once more, and then ends.
+    let image = tempfile::tempdir().unwrap();
+    copy(crash.image.path(), image.path());
+    crash.runtime.block_on(relay.shutdown());
+    let relay = start(&crash.runtime, image.path(), Limits::default());
+    let mut producer = Producer::new(&relay, session("s"));
+    assert_eq!(producer.folder.as_str(), "host/s-20261120-162218");
+    producer.chunk(2);
+    let stream = producer.stream("ch_0", 2);
+    producer.rotate(None, &[(stream, 0)]);
+    producer.close_chunk(2, Some(CloseAction::MoveToArchives));
+    wait_until("the last chunk", || !producer.exists(2));
+    let archives = image.path().join("host/s-20261120-162218/archives");
+    assert_eq!(fs::read_dir(archives).unwrap().count(), 3);
+    producer.control.end();
+    assert!(producer.control.is_closed());
+    crash.runtime.block_on(relay.shutdown());
+    let own = fs::read_dir(image.path().join(".relay")).unwrap();
+    assert_eq!(own.count(), 0, "nothing is left to remember");
+}
+
+#[test]
+fn packets_without_entry_are_indexed_and_half_a_packet_is_cut_off() {
+    let schema = schema();
+    let packet = |number: u64| {
+        let start = PacketStart {
+            stream_class: 0,
+            instance: 0,
+            sequence_number: number,
+            begin: 10 * number,
+            max_bytes: 4096,
+        };
+        schema.open(start, |_context| Ok(())).unwrap().seal(10 * number + 5, 0).bytes
+    };
+    let runtime = Runtime::new().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let relay = start(&runtime, root.path(), Limits::default());
+    let mut producer = Producer::new(&relay, session("s"));
+    producer.chunk(0);
+    let (stream, metadata) = (producer.stream("ch_0", 0), producer.stream("metadata", 0));
+    producer.metadata(metadata, schema.metadata().as_bytes());
+    for number in 0..4 {
+        let bytes = packet(number);
+        let header = DataHeader {
+            stream,
+            net_seq_num: NetSeqNum::new(number),
+            data_len: u32::try_from(bytes.len()).unwrap(),
+            padding_len: 0,
+        };
+        let sent = if number == 3 { bytes.len() / 2 } else { bytes.len() };
+        producer.data.write_all(&header.encode()).unwrap();
+        producer.data.write_all(bytes.get(..sent).unwrap()).unwrap();
+        if number == 0 {
+            let mut index = index(stream, 0);
+            index.packet_size_bits = bytes.len() as u64 * 8;
+            index.content_size_bits = index.packet_size_bits;
+            (index.timestamp_begin, index.timestamp_end) = (0, 5);
+            producer.ok(&Request::SendIndex(index));
+        }
+    }
+    let whole: Vec<u8> = (0..3).flat_map(packet).collect();
+    let file = root.path().join("host/s-20261120-162218/ust/uid/0/64-bit/ch_0");
+    let len = whole.len() + packet(3).len() / 2;
+    wait_until("half a packet", || fs::metadata(&file).unwrap().len() == len as u64);
+    let image = tempfile::tempdir().unwrap();
+    copy(root.path(), image.path());
+    runtime.block_on(relay.shutdown());
+
+    let relay = start(&runtime, image.path(), Limits::default());
+    let [cut] = relay.recovered().interrupted.as_slice() else { panic!("one chunk") };
+    assert_eq!(cut.packets_indexed, 2);
+    assert_eq!((cut.bytes, cut.bytes_cut), (whole.len() as u64, (len - whole.len()) as u64));
+    // The clock's zero is long before the chunk began, which a name cannot say.
+    assert!(cut.folder.ends_with("archives/20261120T162218+0000-20261120T162218+0000-0"));
+    let folder = cut.folder.join("ust/uid/0/64-bit");
+    assert_eq!(fs::read(folder.join("ch_0")).unwrap(), whole);
+    let index = fs::read(folder.join("index/ch_0.idx")).unwrap();
+    let index = ctf::index::PacketIndex::decode(&index).unwrap();
+    index.check_against(whole.len() as u64).unwrap();
+    let read = |entry: &ctf::index::IndexEntry| {
+        (entry.timestamp_begin, entry.timestamp_end, entry.position.unwrap().packet_seq_num)
+    };
+    let read: Vec<_> = index.entries.iter().map(read).collect();
+    assert_eq!(read, [(0, 5, 0), (10, 15, 1), (20, 25, 2)]);
+    runtime.block_on(relay.shutdown());
+}
+
+/// One stream with packet numbers.
+fn schema() -> Schema {
+    let mut stream = StreamClass::new(0, EventHeader::Large, Vec::new());
+    stream.clock = Some(0);
+    let mut trace = TraceClass::new(CtfVersion::V1_8, vec![stream]);
+    trace.clocks = vec![ctf::ClockClass::new("monotonic")];
+    Schema::new(trace).unwrap()
 }
 
 #[test]

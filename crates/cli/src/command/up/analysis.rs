@@ -1,6 +1,6 @@
 //! The analysis that goes on while the relay records: a thread that maps what is complete and publishes the answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -145,10 +145,10 @@ impl Work {
             let sealed =
                 tracedir::session_chunks(&session)?.sealed.into_iter().map(|chunk| chunk.path);
             let interrupted = self.interrupted.iter().map(|chunk| chunk.folder.clone());
-            let mut chunks: Vec<_> =
-                sealed.chain(interrupted.filter(|folder| folder.starts_with(&session))).collect();
+            let interrupted = interrupted.filter(|folder| folder.starts_with(&session));
+            let mut chunks: BTreeSet<_> = sealed.chain(interrupted).collect();
             if chunks.is_empty() && !is_open {
-                chunks.push(session.clone());
+                chunks.insert(session.clone());
             }
             let stitcher = self.host(&host)?;
             for folder in chunks {

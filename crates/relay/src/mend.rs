@@ -1,0 +1,424 @@
+//! Makes what a killed relay was writing whole again: stream files end with a whole packet, index files have an entry
+//! for each.
+//!
+//! Entries are written after their packets, so an entry is the witness of its packet. Packets without entry are found
+//! by their headers when the metadata can be read; without metadata the file ends with the last entry's packet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
+
+use ctf::TraceClass;
+use ctf::index::{HEADER_LEN, IndexEntry, IndexVersion, PacketIndex, StreamPosition};
+use ctf::packet::{Outcome, PacketInfo, decode_packet_header};
+use wire::live::{RelativePath, UnixSeconds};
+
+use crate::error::{FileContext, Result};
+use crate::root::Root;
+
+/// How deep a chunk's folders are looked at.
+const MAX_DEPTH: usize = 16;
+/// Bytes read of a packet for its header at first, and at most.
+const FIRST_LOOK: usize = 4 << 10;
+const MAX_LOOK: usize = 1 << 20;
+/// Longest metadata that is read, in bytes.
+const MAX_METADATA: u64 = 256 << 20;
+/// Longest index file that is read, in bytes: 14 million packets.
+const MAX_INDEX: u64 = 1 << 30;
+const METADATA: &str = "metadata";
+const INDEX: &str = "index";
+
+/// What a chunk holds after it was mended.
+#[derive(Debug)]
+pub(crate) struct Mended {
+    pub(crate) is_there: bool,
+    /// Data files of streams.
+    pub(crate) streams: usize,
+    pub(crate) bytes: u64,
+    /// Bytes of packets that were not whole, cut off.
+    pub(crate) bytes_cut: u64,
+    /// Packets that had no entry and were given one.
+    pub(crate) packets_indexed: u64,
+    pub(crate) without_metadata: Vec<PathBuf>,
+    /// The end of the last packet.
+    pub(crate) last_packet: Option<UnixSeconds>,
+    /// The last change of a file.
+    pub(crate) last_change: UnixSeconds,
+    /// Files of streams and metadata, relative to the chunk's folder.
+    pub(crate) members: BTreeSet<RelativePath>,
+    /// Packet sequence number of the last packet of each stream file, by its path in the chunk.
+    pub(crate) positions: BTreeMap<RelativePath, u64>,
+}
+
+/// Mends what lies in `tops`, folders and files of a chunk's folder. `makes_indexes` is false for chunks whose streams
+/// have no index files.
+pub(crate) fn mend(
+    root: &Root,
+    folder: &RelativePath,
+    tops: &BTreeSet<RelativePath>,
+    makes_indexes: bool,
+) -> Result<Mended> {
+    let mended = Mended {
+        is_there: root.exists(folder),
+        streams: 0,
+        bytes: 0,
+        bytes_cut: 0,
+        packets_indexed: 0,
+        without_metadata: Vec::new(),
+        last_packet: None,
+        last_change: UnixSeconds::new(0),
+        members: BTreeSet::new(),
+        positions: BTreeMap::new(),
+    };
+    let mut mender = Mender { root, folder, makes_indexes, mended };
+    for top in tops.iter().filter(|top| root.is_dir(&folder.join_path(top))) {
+        mender.folder(top, MAX_DEPTH)?;
+    }
+    Ok(mender.mended)
+}
+
+struct Mender<'a> {
+    root: &'a Root,
+    /// The chunk's.
+    folder: &'a RelativePath,
+    makes_indexes: bool,
+    mended: Mended,
+}
+
+impl Mender<'_> {
+    /// Mends a folder of streams; `path` is relative to the chunk's.
+    fn folder(&mut self, path: &RelativePath, depth: usize) -> Result<()> {
+        let mut files = Vec::new();
+        for entry in self.root.list(&self.folder.join_path(path))? {
+            let Ok(name) = RelativePath::new(&entry.name) else { continue };
+            match entry.is_dir {
+                true if entry.name == INDEX || depth == 0 => {}
+                true => self.folder(&path.join_path(&name), depth - 1)?,
+                // Streams have a folder in the chunk; what lies beside it is not theirs.
+                false if path.is_empty() => {}
+                false => files.push(name),
+            }
+        }
+        if files.is_empty() {
+            return Ok(());
+        }
+        let class = self.metadata(path, &files)?;
+        let mut has_streams = false;
+        for name in files.iter().filter(|name| name.as_str() != METADATA) {
+            self.stream(path, name, class.as_ref())?;
+            has_streams = true;
+        }
+        let metadata = self.folder.join_path(path).join_path(&relative(METADATA));
+        let is_empty = !self.root.exists(&metadata) || self.root.file_len(&metadata)? == 0;
+        if has_streams && is_empty {
+            self.mended.without_metadata.push(self.root.absolute(&self.folder.join_path(path)));
+        }
+        Ok(())
+    }
+
+    /// The trace class that a folder's metadata declare, as far as they can be read.
+    fn metadata(
+        &mut self,
+        path: &RelativePath,
+        files: &[RelativePath],
+    ) -> Result<Option<TraceClass>> {
+        if !files.iter().any(|name| name.as_str() == METADATA) {
+            return Ok(None);
+        }
+        let member = path.join_path(&relative(METADATA));
+        let place = self.folder.join_path(&member);
+        self.mended.members.insert(member);
+        let file = self.root.read_write(&place)?;
+        let len = self.note_change(&file, &place)?;
+        let mut bytes = vec![0; usize::try_from(len.min(MAX_METADATA)).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, 0).on("read", place.as_path())?;
+        let whole = whole_metadata_packets(&bytes);
+        if whole < bytes.len() && len <= MAX_METADATA {
+            file.set_len(whole as u64).on("truncate", place.as_path())?;
+            self.mended.bytes_cut += len - whole as u64;
+            bytes.truncate(whole);
+        }
+        Ok(TraceClass::parse(&bytes).ok())
+    }
+
+    fn stream(
+        &mut self,
+        path: &RelativePath,
+        name: &RelativePath,
+        class: Option<&TraceClass>,
+    ) -> Result<()> {
+        let member = path.join_path(name);
+        let place = self.folder.join_path(&member);
+        let file = self.root.read_write(&place)?;
+        let len = self.note_change(&file, &place)?;
+        let index_folder = self.folder.join_path(path).join_path(&relative(INDEX));
+        let index_name = format!("{name}.idx");
+        let old = self.index(&index_folder.join_path(&relative(&index_name)))?;
+        let header_at = |offset| class.and_then(|class| header_at(&file, offset, class));
+        let plan = plan(len, old.as_ref().map_or(&[], |(_, index)| &index.entries), &header_at);
+        let can_tell = old.is_some() || class.is_some();
+        if can_tell && plan.len < len {
+            file.set_len(plan.len).on("truncate", place.as_path())?;
+            self.mended.bytes_cut += len - plan.len;
+        }
+        self.mended.packets_indexed += plan.found;
+        let is_full = plan.entries.iter().all(|entry| entry.position.is_some());
+        let version = match &old {
+            Some((_, index)) => index.version,
+            None if is_full => IndexVersion::V1_1,
+            None => IndexVersion::V1_0,
+        };
+        let index = PacketIndex { version, entries: plan.entries };
+        let is_wanted = old.is_some() || (self.makes_indexes && !index.entries.is_empty());
+        let bytes = index.encode();
+        if is_wanted && old.is_none_or(|(written, _)| written != bytes) {
+            drop(self.root.make_dirs(&index_folder)?);
+            self.root.write_whole(&index_folder, &index_name, &bytes)?;
+        }
+        self.note_end(class, &index);
+        if let Some(last) = index.entries.last().and_then(|entry| entry.position) {
+            self.mended.positions.insert(member.clone(), last.packet_seq_num);
+        }
+        self.mended.streams += 1;
+        self.mended.bytes += if can_tell { plan.len } else { len };
+        self.mended.members.insert(member);
+        Ok(())
+    }
+
+    /// The whole entries of an index file, and its bytes; `None` when there is no index that can be read.
+    fn index(&self, place: &RelativePath) -> Result<Option<(Vec<u8>, PacketIndex)>> {
+        if !self.root.exists(place) {
+            return Ok(None);
+        }
+        let file = self.root.read(place)?;
+        let len = file.metadata().on("look at", place.as_path())?.len().min(MAX_INDEX);
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, 0).on("read", place.as_path())?;
+        let Ok(version) = IndexVersion::decode(&bytes) else { return Ok(None) };
+        let body = bytes.get(HEADER_LEN..).unwrap_or(&[]);
+        let records = body.chunks_exact(version.entry_len());
+        let entries = records.filter_map(|record| IndexEntry::decode(record, version)).collect();
+        Ok(Some((bytes, PacketIndex { version, entries })))
+    }
+
+    /// Notes when a file was changed; gives its length.
+    fn note_change(&mut self, file: &std::fs::File, place: &RelativePath) -> Result<u64> {
+        let about = file.metadata().on("look at", place.as_path())?;
+        let changed = about.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let changed = UnixSeconds::new(changed.map_or(0, |since| since.as_secs()));
+        self.mended.last_change = self.mended.last_change.max(changed);
+        Ok(about.len())
+    }
+
+    fn note_end(&mut self, class: Option<&TraceClass>, index: &PacketIndex) {
+        let Some((class, last)) = class.zip(index.entries.last()) else { return };
+        let stream = class.stream_class(last.stream_class_id);
+        let end = stream
+            .and_then(|stream| class.clock_of(stream))
+            .and_then(|clock| clock.to_ns(last.timestamp_end).ok())
+            .and_then(|nanos| u64::try_from(nanos).ok());
+        let end = end.map(|nanos| UnixSeconds::new(nanos / 1_000_000_000));
+        self.mended.last_packet = self.mended.last_packet.max(end);
+    }
+}
+
+/// What a stream file and its index are to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Plan {
+    entries: Vec<IndexEntry>,
+    /// Length of the stream file: what follows is no whole packet.
+    len: u64,
+    /// Entries that are not from the index.
+    found: u64,
+}
+
+/// Decides for a stream file of `len` bytes. `header_at` reads the packet at an offset; `None` when it cannot.
+fn plan(len: u64, indexed: &[IndexEntry], header_at: &impl Fn(u64) -> Option<IndexEntry>) -> Plan {
+    let end = |entry: &IndexEntry| {
+        entry
+            .offset_bytes
+            .checked_add(entry.total_length_bits / 8)
+            .filter(|end| *end <= len && *end > entry.offset_bytes)
+    };
+    // An index that speaks of another file is left over from the one that was there before.
+    let is_of_this_file = indexed.first().is_none_or(|first| {
+        header_at(first.offset_bytes).is_none_or(|header| {
+            (header.total_length_bits, header.timestamp_begin)
+                == (first.total_length_bits, first.timestamp_begin)
+        })
+    });
+    let indexed = if is_of_this_file { indexed } else { &[] };
+    let mut plan = Plan { entries: Vec::new(), len: 0, found: 0 };
+    let find_up_to = |plan: &mut Plan, limit: u64| {
+        while plan.len < limit
+            && let Some(entry) = header_at(plan.len)
+            && let Some(end) = end(&entry).filter(|end| *end <= limit)
+        {
+            plan.entries.push(entry);
+            plan.found += 1;
+            plan.len = end;
+        }
+    };
+    for entry in indexed {
+        let Some(end) = end(entry).filter(|_| entry.offset_bytes >= plan.len) else { continue };
+        find_up_to(&mut plan, entry.offset_bytes);
+        plan.entries.push(*entry);
+        plan.len = end;
+    }
+    find_up_to(&mut plan, len);
+    plan
+}
+
+/// What the header of the packet at an offset says of it.
+fn header_at(file: &std::fs::File, offset: u64, class: &TraceClass) -> Option<IndexEntry> {
+    let mut look = FIRST_LOOK;
+    loop {
+        let mut bytes = vec![0; look];
+        let mut have = 0;
+        while let Some(room) = bytes.get_mut(have..).filter(|room| !room.is_empty()) {
+            match file.read_at(room, offset + have as u64) {
+                Ok(0) => break,
+                Ok(read) => have += read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_unreadable) => return None,
+            }
+        }
+        match decode_packet_header(class, bytes.get(..have)?).ok()? {
+            Outcome::Ready(info) => return entry(offset, &info),
+            Outcome::NeedMore { at_least_bytes } if have == look && at_least_bytes <= MAX_LOOK => {
+                look = at_least_bytes.max(look + 1);
+            }
+            Outcome::NeedMore { .. } => return None,
+        }
+    }
+}
+
+/// The entry of a packet; `None` for one that does not say how long it is.
+fn entry(offset_bytes: u64, info: &PacketInfo) -> Option<IndexEntry> {
+    let total_length_bits = info.total_bits?;
+    let position = info.sequence_number.map(|packet_seq_num| StreamPosition {
+        stream_instance_id: info.stream_instance_id.unwrap_or(0),
+        packet_seq_num,
+    });
+    Some(IndexEntry {
+        offset_bytes,
+        total_length_bits,
+        content_length_bits: info.content_bits.unwrap_or(total_length_bits),
+        timestamp_begin: info.begin.unwrap_or(0),
+        timestamp_end: info.end.unwrap_or(0),
+        events_discarded: info.events_discarded.unwrap_or(0),
+        stream_class_id: info.stream_class_id,
+        position,
+    })
+}
+
+/// The first bytes of a packet of TSDL metadata, in either byte order.
+const METADATA_MAGIC: u32 = 0x75D1_1D57;
+const METADATA_HEADER_LEN: usize = 37;
+
+/// Bytes of metadata up to the end of the last whole packet; all of them when they are not in packets.
+fn whole_metadata_packets(bytes: &[u8]) -> usize {
+    let word = |packet: &[u8], at: usize, is_big: bool| {
+        let word = *packet.get(at..)?.first_chunk::<4>()?;
+        Some(if is_big { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) })
+    };
+    let is_big = match (word(bytes, 0, true), word(bytes, 0, false)) {
+        (Some(METADATA_MAGIC), _) => true,
+        (_, Some(METADATA_MAGIC)) => false,
+        _ => return bytes.len(),
+    };
+    let mut whole = 0;
+    while let Some(packet) = bytes.get(whole..)
+        && word(packet, 0, is_big) == Some(METADATA_MAGIC)
+        && let Some(bits) = word(packet, 28, is_big)
+        && let Ok(len) = usize::try_from(bits / 8)
+        && (METADATA_HEADER_LEN..=packet.len()).contains(&len)
+    {
+        whole += len;
+    }
+    whole
+}
+
+fn relative(name: &str) -> RelativePath {
+    RelativePath::new(name).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An entry of a packet of 100 bytes, or as many as given.
+    fn packet(offset_bytes: u64, number: u64, len: u64) -> IndexEntry {
+        IndexEntry {
+            offset_bytes,
+            total_length_bits: len * 8,
+            content_length_bits: len * 8,
+            timestamp_begin: number,
+            timestamp_end: number,
+            events_discarded: 0,
+            stream_class_id: 0,
+            position: Some(StreamPosition { stream_instance_id: 0, packet_seq_num: number }),
+        }
+    }
+
+    /// A file of packets of 100 bytes, each with a header that can be read.
+    fn header(offset: u64) -> Option<IndexEntry> {
+        offset.is_multiple_of(100).then(|| packet(offset, offset / 100, 100))
+    }
+
+    fn entries(numbers: &[u64]) -> Vec<IndexEntry> {
+        numbers.iter().map(|number| packet(number * 100, *number, 100)).collect()
+    }
+
+    #[test]
+    fn the_tail_is_indexed_and_cut_to_whole_packets() {
+        let plan = plan(350, &entries(&[0]), &header);
+        assert_eq!(plan, Plan { entries: entries(&[0, 1, 2]), len: 300, found: 2 });
+    }
+
+    #[test]
+    fn without_metadata_the_file_ends_with_its_last_entry() {
+        let plan = plan(350, &entries(&[0, 1]), &|_| None);
+        assert_eq!(plan, Plan { entries: entries(&[0, 1]), len: 200, found: 0 });
+    }
+
+    #[test]
+    fn an_entry_that_never_came_is_made_from_the_packet() {
+        let plan = plan(300, &entries(&[0, 2]), &header);
+        assert_eq!(plan, Plan { entries: entries(&[0, 1, 2]), len: 300, found: 1 });
+    }
+
+    #[test]
+    fn an_entry_beyond_the_file_is_dropped() {
+        let plan = plan(250, &entries(&[0, 1, 2]), &header);
+        assert_eq!(plan, Plan { entries: entries(&[0, 1]), len: 200, found: 0 });
+    }
+
+    #[test]
+    fn an_index_of_another_file_is_made_anew() {
+        let other = [packet(0, 7, 80), packet(80, 8, 80)];
+        assert_eq!(plan(200, &other, &header).entries, entries(&[0, 1]));
+    }
+
+    #[test]
+    fn lengths_that_lead_nowhere_end_the_search() {
+        let zero = |_| Some(packet(0, 0, 0));
+        assert_eq!(plan(100, &[], &zero), Plan { entries: Vec::new(), len: 0, found: 0 });
+        let huge = |offset| Some(packet(offset, 0, u64::MAX / 8));
+        assert_eq!(plan(100, &[], &huge).len, 0);
+    }
+
+    #[test]
+    fn metadata_end_with_a_whole_packet() {
+        let mut packet = vec![0; 50];
+        packet[..4].copy_from_slice(&METADATA_MAGIC.to_le_bytes());
+        packet[28..32].copy_from_slice(&400_u32.to_le_bytes());
+        let two = [packet.clone(), packet].concat();
+        assert_eq!(whole_metadata_packets(&two), 100);
+        assert_eq!(whole_metadata_packets(&two[..99]), 50);
+        assert_eq!(whole_metadata_packets(&two[..30]), 0);
+        assert_eq!(whole_metadata_packets(b"/* CTF 1.8 */"), 13);
+        assert_eq!(whole_metadata_packets(b""), 0);
+    }
+}

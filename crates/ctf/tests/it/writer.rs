@@ -644,7 +644,10 @@ impl Feeder<'_> {
             FieldClass::Structure(structure) => self.structure(structure, to),
             // Nothing else tells an array without elements from the next one without.
             FieldClass::Array(array)
-                if matches!(array.element, FieldClass::Int(_)) && self.count(array.length) == 0 =>
+                if matches!(
+                    (&array.element, array.length),
+                    (FieldClass::Int(_), Length::Of(_))
+                ) && self.count(array.length) == 0 =>
             {
                 to.elements(&[])
             }

@@ -132,6 +132,14 @@ pub enum Error {
         /// The value.
         what: &'static str,
     },
+    /// A chunk cannot be described in its manifest.
+    #[error("cannot describe chunk {folder}")]
+    Manifest {
+        /// Its folder.
+        folder: PathBuf,
+        /// Why.
+        source: Box<tracedir::Error>,
+    },
     /// A journal file that is not ours.
     #[error("journal {path} cannot be read at line {line}")]
     Journal {

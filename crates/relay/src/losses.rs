@@ -9,6 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use tracedir::manifest;
 use wire::live::{PacketIndex, RelativePath};
 
 use crate::merge::Lost;
@@ -89,6 +90,24 @@ pub struct Losses {
 }
 
 impl Losses {
+    /// As a manifest tells it of `stream`.
+    pub(crate) fn described(&self, stream: &RelativePath) -> manifest::StreamLosses {
+        let place = |loss: &Loss| manifest::LossPlace {
+            cause: loss.cause.to_string(),
+            first: loss.first,
+            last: loss.last,
+            count: loss.count,
+        };
+        manifest::StreamLosses {
+            stream: stream.to_string(),
+            network_packets: self.network_packets,
+            tracer_packets: self.tracer_packets,
+            tracer_event_records: self.tracer_events,
+            places: self.places.iter().map(place).collect(),
+            without_place: self.without_place,
+        }
+    }
+
     fn count(&mut self, loss: &Loss) {
         let total = match loss.cause {
             LossCause::TracerPackets => &mut self.tracer_packets,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use tracedir::manifest::SealedBy;
 use wire::live::{
     AddStream, ChunkId, CloseStream, CloseTraceChunk, CreateTraceChunk, DataHeader, DataPending,
     NetSeqNum, PacketIndex, PacketSeqNum, PendingReply, RelativePath, RelaySessionId,
@@ -280,9 +281,8 @@ impl Recording {
             }
             Fate::Stay => None,
         };
-        let journal = chunk
-            .journal
-            .map(|number| (number, entry(&self.host, &self.session, &self.folder, id, chunk)));
+        let number = chunk.journal.unwrap_or_else(|| env.next_number());
+        let entry = entry(&self.host, &self.session, &self.folder, id, chunk);
         self.jobs.push(Job::Seal(Box::new(SealJob {
             recording: name,
             chunk: id,
@@ -294,7 +294,8 @@ impl Recording {
             tops: chunk.tops(),
             members: chunk.members.clone(),
             losses: chunk.losses.streams.clone(),
-            journal,
+            sealed_by: if end.is_some() { SealedBy::Closed } else { SealedBy::ProducerGone },
+            journal: (number, entry),
         })));
         Ok(())
     }

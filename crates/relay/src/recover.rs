@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use tracedir::manifest::SealedBy;
 use wire::live::{ChunkId, RelativePath, UnixSeconds};
 
 use crate::env::Env;
@@ -183,7 +184,8 @@ impl Found {
             tops: tops.unwrap_or_default(),
             members: mended.members,
             losses,
-            journal: Some((number, entry)),
+            sealed_by: SealedBy::Interrupted,
+            journal: (number, entry),
         });
         Ok(())
     }

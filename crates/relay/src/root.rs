@@ -102,8 +102,34 @@ impl Root {
         name: &str,
         content: &[u8],
     ) -> Result<()> {
-        let new = format!("{name}.new");
-        self.replace(folder, &new)?.write_all(content).on("write", folder.as_path().join(&new))?;
+        self.write_new(folder, name, content, false)
+    }
+
+    /// As [`Self::write_whole`]; afterwards the file is on the disk under its name.
+    pub(crate) fn write_whole_synced(
+        &self,
+        folder: &RelativePath,
+        name: &str,
+        content: &[u8],
+    ) -> Result<()> {
+        self.write_new(folder, name, content, true)?;
+        self.sync_dir(folder)
+    }
+
+    fn write_new(
+        &self,
+        folder: &RelativePath,
+        name: &str,
+        content: &[u8],
+        sync: bool,
+    ) -> Result<()> {
+        // Hidden, for a chunk may be read while its manifest is written.
+        let new = format!(".{name}.new");
+        let mut file = self.replace(folder, &new)?;
+        file.write_all(content).on("write", folder.as_path().join(&new))?;
+        if sync {
+            file.sync_data().on("sync", folder.as_path().join(&new))?;
+        }
         let dir = self.open_dir(folder).on("open folder", folder.as_path())?;
         fs::renameat(&dir, new.as_str(), &dir, name).on("move", folder.as_path().join(new))
     }

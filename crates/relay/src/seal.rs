@@ -1,15 +1,16 @@
 //! What happens to a chunk after its last stream has left: made durable, moved, announced; or deleted.
 //!
-//! Order: every file and folder of the chunk is synced, the journal says where it goes, it moves, the folders it
-//! left and entered are synced, the journal entry goes. A crash between any two leaves either a chunk that is
-//! still named by the journal or one that is whole in its last place.
+//! Order: every file and folder of the chunk is synced, its manifest is written beside them, the journal says where it
+//! goes, it moves in one step, the folders it left and entered are synced, the journal entry goes. A crash
+//! between any two leaves either a chunk that is still named by the journal or one that is whole in its last place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tracedir::manifest::{Contents, MANIFEST_FORMAT, Manifest, Origin, SealedBy};
 use wire::live::{ChunkId, RelativePath, UnixSeconds};
 
 use crate::env::Env;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::{Event, RecordingName, Sealed};
 use crate::journal;
 use crate::losses::{self, Losses};
@@ -48,7 +49,10 @@ pub(crate) struct SealJob {
     pub(crate) members: BTreeSet<RelativePath>,
     /// What was lost of them.
     pub(crate) losses: BTreeMap<RelativePath, Losses>,
-    pub(crate) journal: Option<(journal::Number, journal::Entry)>,
+    /// Why it ended.
+    pub(crate) sealed_by: SealedBy,
+    /// Its journal file, which is there if it ever had streams, and what belongs in it.
+    pub(crate) journal: (journal::Number, journal::Entry),
 }
 
 /// What became of a job.
@@ -111,20 +115,38 @@ impl SealJob {
     }
 
     fn seal(&self, root: &Root) -> Result<()> {
+        let (number, entry) = &self.journal;
+        // One that never had streams and stays is no more than its number.
+        if self.members.is_empty() && self.to.is_none() {
+            return Ok(());
+        }
         self.sync(root)?;
-        if let Some(to) = &self.to {
-            if let Some((number, entry)) = &self.journal {
-                let moving = Some(journal::Move { to: to.clone(), sealed: true });
-                journal::Entry { moving, ..entry.clone() }.write(root, *number)?;
-                root.sync_dir(&Root::own(""))?;
-            }
-            let tops = self.is_shared_folder.then_some(&self.tops);
-            move_chunk(root, &self.from, to, tops)?;
-        }
-        match &self.journal {
-            Some((number, _)) => journal::remove(root, *number),
-            None => Ok(()),
-        }
+        let to = self.to.as_ref().unwrap_or(&self.from);
+        let manifest = self.write_manifest(root, to)?;
+        let moving = Some(journal::Move { to: to.clone(), sealed: true });
+        journal::Entry { moving, ..entry.clone() }.write(root, *number)?;
+        root.sync_dir(&Root::own(""))?;
+        let tops = self.is_shared_folder.then(|| {
+            let manifest = RelativePath::new(manifest).ok();
+            self.tops.iter().cloned().chain(manifest).collect()
+        });
+        move_chunk(root, &self.from, to, tops.as_ref())?;
+        journal::remove(root, *number)
+    }
+
+    /// Writes the manifest beside the chunk's files, for its last place `to`; gives its name.
+    fn write_manifest(&self, root: &Root, to: &RelativePath) -> Result<&'static str> {
+        let origin = Origin {
+            host: self.recording.host.clone(),
+            session: self.recording.session.clone(),
+            chunk: self.chunk.get(),
+            folder: to.to_string(),
+            begin_s: self.begin.map(UnixSeconds::get),
+            end_s: self.end.map(UnixSeconds::get),
+            sealed_by: self.sealed_by,
+        };
+        let tops = self.is_shared_folder.then_some(&self.tops);
+        write_manifest(root, &self.from, tops, origin, &self.losses)
     }
 
     /// Brings every file and folder of the chunk to the disk.
@@ -144,23 +166,48 @@ impl SealJob {
     }
 }
 
+/// Describes the chunk in `folder`, all of it or what is at and below `tops`, and writes that beside it; gives the
+/// name of the file. It is on the disk afterwards.
+pub(crate) fn write_manifest(
+    root: &Root,
+    folder: &RelativePath,
+    tops: Option<&BTreeSet<RelativePath>>,
+    origin: Origin,
+    losses: &BTreeMap<RelativePath, Losses>,
+) -> Result<&'static str> {
+    root.make_dirs(folder)?;
+    let path = root.absolute(folder);
+    let tops = tops.map(|tops| tops.iter().map(|top| top.as_path().into()).collect());
+    let contents = Contents::of(&path, tops.as_ref())
+        .map_err(|source| Error::Manifest { folder: path.clone(), source: Box::new(source) })?;
+    let losses = losses.iter().map(|(stream, losses)| losses.described(stream)).collect();
+    let manifest = Manifest { format: MANIFEST_FORMAT.to_owned(), origin, contents, losses };
+    let name = Manifest::name_in(&path);
+    root.write_whole_synced(folder, name, &manifest.to_json())?;
+    Ok(name)
+}
+
 /// Moves a chunk, or what is left of it after a crash: the whole folder, or `tops` out of a folder that holds more.
-/// What is not at the old place is taken to be at the new one already.
+/// What is not at the old place is taken to be at the new one already. The last place appears in one step with all
+/// that belongs there.
 pub(crate) fn move_chunk(
     root: &Root,
     from: &RelativePath,
     to: &RelativePath,
     tops: Option<&BTreeSet<RelativePath>>,
 ) -> Result<()> {
+    if from == to {
+        return if root.exists(to) { root.sync_dir(to) } else { Ok(()) };
+    }
     match tops {
-        Some(tops) => {
-            root.make_dirs(to)?;
-            for top in tops.iter().filter(|top| root.exists(&from.join_path(top))) {
-                root.rename(&from.join_path(top), &to.join_path(top))?;
-            }
-            root.sync_dir(to)?;
-            root.sync_dir(from)?;
+        Some(tops) if !root.exists(to) => {
+            // Hidden from readers of the archives while it is filled.
+            let filling = hidden_beside(to);
+            root.make_dirs(&filling)?;
+            move_tops(root, from, &filling, tops)?;
+            root.rename(&filling, to)?;
         }
+        Some(tops) => move_tops(root, from, to, tops)?,
         None if root.exists(from) => root.rename(from, to)?,
         None => {
             root.make_dirs(to)?;
@@ -170,6 +217,25 @@ pub(crate) fn move_chunk(
         root.sync_dir(&parent(moved))?;
     }
     Ok(())
+}
+
+fn move_tops(
+    root: &Root,
+    from: &RelativePath,
+    to: &RelativePath,
+    tops: &BTreeSet<RelativePath>,
+) -> Result<()> {
+    for top in tops.iter().filter(|top| root.exists(&from.join_path(top))) {
+        root.rename(&from.join_path(top), &to.join_path(top))?;
+    }
+    root.sync_dir(to)?;
+    root.sync_dir(from)
+}
+
+/// `a/b` as `a/.b`.
+fn hidden_beside(path: &RelativePath) -> RelativePath {
+    let (folder, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
+    RelativePath::new(format!("{folder}/.{name}").trim_start_matches('/')).unwrap_or_default()
 }
 
 fn parent(path: &RelativePath) -> RelativePath {

@@ -22,6 +22,7 @@ use crate::finding::{Cause, Finding, Findings};
 use crate::heads::{Head, Headers};
 use crate::index::{Index, IndexProblem};
 use crate::lane::{Before, Lost, MAX_PACKET_BYTES, losses};
+use crate::manifest::{self, Difference, MANIFEST, Manifest};
 use crate::merge::LossKind;
 use crate::options::{Correlate, ReadOptions};
 use crate::recording::Recording;
@@ -39,6 +40,8 @@ pub struct Checked {
     pub packets: u64,
     /// Event records that could be read.
     pub event_records: u64,
+    /// Manifests of sealed chunks.
+    pub manifests: u64,
     /// How many remarks were made.
     pub remarks: u64,
 }
@@ -183,6 +186,9 @@ pub enum Problem {
         /// Time of the event record before it, nanoseconds.
         before_ns: i64,
     },
+    /// A sealed chunk is not what its manifest says.
+    #[error("{0}")]
+    Manifest(Difference),
     /// More of something than is listed one by one.
     #[error("{count} more {what}")]
     More {
@@ -206,7 +212,7 @@ impl fmt::Display for Shown {
     }
 }
 
-fn chain(error: &Error) -> String {
+pub(crate) fn chain(error: &Error) -> String {
     std::error::Error::source(error)
         .map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
@@ -230,6 +236,7 @@ impl Problem {
             Self::Overlap { .. } => "overlap",
             Self::OutsideBounds { .. } => "outside-bounds",
             Self::TimeBackward { .. } => "time-backward",
+            Self::Manifest(_) => "manifest",
             Self::More { .. } => "more",
         }
     }
@@ -301,6 +308,23 @@ impl Problem {
                 number("at_ns", (*at_ns).into()),
                 number("before_ns", (*before_ns).into()),
             ],
+            Self::Manifest(difference) => match difference {
+                Difference::Length { found, expected } => {
+                    vec![number("found", (*found).into()), number("expected", (*expected).into())]
+                }
+                Difference::Stream { what, found, expected } => {
+                    let mut values = vec![("what", Detail::Word(what)), number("found", *found)];
+                    values.extend(expected.map(|expected| number("expected", expected)));
+                    values
+                }
+                Difference::Missing { bytes } => vec![number("bytes", (*bytes).into())],
+                Difference::OtherStream { class_id, .. } => {
+                    vec![number("class_id", (*class_id).into())]
+                }
+                Difference::Unreadable { .. } | Difference::Changed | Difference::Unnamed => {
+                    Vec::new()
+                }
+            },
             Self::More { what, count } => {
                 vec![("what", Detail::Word(what)), number("count", (*count).into())]
             }
@@ -317,7 +341,8 @@ pub enum Detail {
     Word(&'static str),
 }
 
-/// Reads all traces at or below `paths` and calls `tell` for each thing that is wrong, file after file.
+/// Reads all traces at or below `paths` and calls `tell` for each thing that is wrong, file after file; then compares
+/// each sealed chunk with its manifest where it has one.
 ///
 /// # Errors
 /// As [`Recording::open`], but not for metadata of no use: that is a remark.
@@ -325,13 +350,18 @@ pub fn check<P: AsRef<Path>>(paths: &[P], tell: &mut dyn FnMut(Remark)) -> Resul
     let mut checked = Checked::default();
     let mut checker = Checker { checked: &mut checked, tell };
     let options = ReadOptions { correlate: Correlate::Unchecked, ..ReadOptions::default() };
-    match Recording::open_as(paths, &options, &mut ClassCache::default()) {
+    let opened = Recording::open_as(paths, &options, &mut ClassCache::default());
+    let manifests = manifest::find(paths);
+    match opened {
         Ok(recording) => checker.recording(recording),
+        // Nothing was recorded in a chunk, or what was is gone: its manifest knows.
+        Err(Error::NoTrace { .. }) if !manifests.is_empty() => {}
         Err(error) => match metadata_path(&error) {
             Some(path) => checker.whole(path, Problem::Metadata(error)),
             None => return Err(error),
         },
     }
+    manifests.iter().try_for_each(|folder| checker.manifest(folder))?;
     Ok(checked)
 }
 
@@ -428,6 +458,20 @@ impl Checker<'_> {
         for stream in recording.streams() {
             self.stream(stream);
         }
+    }
+
+    /// Compares a sealed chunk with its manifest.
+    fn manifest(&mut self, folder: &Path) -> Result<(), Error> {
+        let differences = match Manifest::read(folder) {
+            Ok(None) => return Ok(()),
+            Ok(Some(manifest)) => manifest.differences(folder)?,
+            Err(unreadable) => vec![(folder.join(MANIFEST), unreadable)],
+        };
+        self.checked.manifests += 1;
+        for (path, difference) in differences {
+            self.whole(path, Problem::Manifest(difference));
+        }
+        Ok(())
     }
 
     /// What opening the recording found.

@@ -45,6 +45,7 @@ mod heads;
 mod index;
 mod join;
 mod lane;
+pub mod manifest;
 mod merge;
 mod options;
 mod recording;

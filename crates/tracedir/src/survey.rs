@@ -41,6 +41,14 @@ pub struct StreamSurvey {
     pub lost_packets: u64,
     /// The tracer's count of discarded event records at the first packet's end: what precedes it is not known here.
     pub discarded_at_first: Option<u64>,
+    /// The tracer's count of discarded event records at the last packet's end.
+    pub discarded_at_last: Option<u64>,
+    /// Sequence number of the first packet.
+    pub first_sequence: Option<u64>,
+    /// Sequence number of the last packet.
+    pub last_sequence: Option<u64>,
+    /// Sequence numbers that are absent, the first [`Self::GAPS`] runs: the first of each and its last.
+    pub gaps: Vec<(u64, u64)>,
     /// Files with an index that is used.
     pub indexes_trusted: u64,
     /// Files without an index.
@@ -49,17 +57,41 @@ pub struct StreamSurvey {
     pub indexes_refused: Vec<(PathBuf, IndexProblem)>,
 }
 
+impl StreamSurvey {
+    /// How many gaps are listed.
+    pub const GAPS: usize = 1000;
+}
+
+/// What packets are told by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// By the indexes, where they can be trusted; by their headers elsewhere.
+    ByIndexes,
+    /// By their headers.
+    ByHeaders,
+}
+
 impl Recording {
     /// Looks at all packet headers or indexes; streams are in the order of [`Recording::streams`]. What cannot be read
     /// on the way is added to `findings`.
     #[must_use]
     pub fn survey(&self, findings: &mut Findings) -> Vec<StreamSurvey> {
+        self.survey_by(Told::ByIndexes, findings)
+    }
+
+    pub(crate) fn survey_by(&self, told: Told, findings: &mut Findings) -> Vec<StreamSurvey> {
         let streams = self.streams().iter().enumerate();
-        streams.map(|(at, stream)| of_stream(stream, self.trace_index(at), findings)).collect()
+        let of = |(at, stream)| of_stream(stream, self.trace_index(at), told, findings);
+        streams.map(of).collect()
     }
 }
 
-fn of_stream(stream: &Stream, trace_index: Option<usize>, findings: &mut Findings) -> StreamSurvey {
+fn of_stream(
+    stream: &Stream,
+    trace_index: Option<usize>,
+    told: Told,
+    findings: &mut Findings,
+) -> StreamSurvey {
     let mut survey = StreamSurvey {
         key: stream.key().clone(),
         trace_index,
@@ -72,13 +104,17 @@ fn of_stream(stream: &Stream, trace_index: Option<usize>, findings: &mut Finding
         lost_event_records: 0,
         lost_packets: 0,
         discarded_at_first: None,
+        discarded_at_last: None,
+        first_sequence: None,
+        last_sequence: None,
+        gaps: Vec::new(),
         indexes_trusted: 0,
         indexes_absent: 0,
         indexes_refused: Vec::new(),
     };
     let mut before = None;
     for file in &stream.files {
-        add_file(&mut survey, file, &mut before, findings);
+        add_file(&mut survey, file, told, &mut before, findings);
     }
     survey
 }
@@ -86,13 +122,15 @@ fn of_stream(stream: &Stream, trace_index: Option<usize>, findings: &mut Finding
 fn add_file(
     survey: &mut StreamSurvey,
     file: &PacketFile,
+    told: Told,
     before: &mut Option<Before>,
     findings: &mut Findings,
 ) {
     survey.files += 1;
     survey.bytes += file.file.len;
     let mut each = |survey: &mut StreamSurvey, head: Head| add_packet(survey, file, head, before);
-    match index(file) {
+    let index = if told == Told::ByIndexes { index(file) } else { Ok(None) };
+    match index {
         // Entries of version 1.0 do not tell of lost packets.
         Ok(Some(index)) if index.version() == IndexVersion::V1_1 => {
             survey.indexes_trusted += 1;
@@ -150,6 +188,16 @@ fn add_packet(
     let bits = file.stream_class().and_then(StreamClass::discarded_counter_bits);
     if survey.packets == 0 {
         (survey.begin, survey.discarded_at_first) = (begin, head.discarded);
+        survey.first_sequence = head.sequence;
+    }
+    survey.discarded_at_last = head.discarded;
+    survey.last_sequence = head.sequence;
+    let sequences = before.and_then(|before| before.sequence).zip(head.sequence);
+    if let Some((before, now)) = sequences
+        && now.saturating_sub(before) > 1
+        && survey.gaps.len() < StreamSurvey::GAPS
+    {
+        survey.gaps.push((before + 1, now - 1));
     }
     survey.packets += 1;
     survey.content_bits += head.content_bits.unwrap_or(0);

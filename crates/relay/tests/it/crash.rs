@@ -10,10 +10,11 @@ use ctf::CtfVersion;
 use ctf::writer::{EventHeader, PacketStart, Schema, StreamClass, TraceClass};
 use relay::{Interrupted, Limits, Relay};
 use tokio::runtime::Runtime;
+use tracedir::manifest::{Contents, MANIFEST_FORMAT, Manifest, Origin, SealedBy};
 use wire::live::{ChunkId, CloseAction, DataHeader, NetSeqNum, Request};
 
-use crate::disk::{files, wait_until};
-use crate::producer::{Producer, index, packets, session, start};
+use crate::disk::{files, manifests, wait_until};
+use crate::producer::{CREATED, Producer, index, packets, session, start};
 
 type Files = BTreeMap<String, (u64, String)>;
 
@@ -241,6 +242,10 @@ fn packets_without_entry_are_indexed_and_half_a_packet_is_cut_off() {
     };
     let read: Vec<_> = index.entries.iter().map(read).collect();
     assert_eq!(read, [(0, 5, 0), (10, 15, 1), (20, 25, 2)]);
+    let manifests = manifests(&image.path().canonicalize().unwrap());
+    let manifest = manifests.get(&cut.folder).unwrap();
+    assert_eq!(manifest.origin.sealed_by, SealedBy::Interrupted);
+    assert_eq!(manifest.contents.totals.packets, 3);
     runtime.block_on(relay.shutdown());
 }
 
@@ -269,6 +274,64 @@ fn a_move_that_had_begun_is_finished() {
     assert!(!crash.session_folder().join("ust").exists());
     crash.runtime.block_on(relay.shutdown());
     assert!(crash.restart().recovered().finished.is_empty());
+}
+
+/// Sealing is: manifest, note of the move, everything into a hidden folder, that folder to its last place, note away.
+/// The relay may be killed after any of them.
+#[test]
+fn a_seal_that_was_cut_off_anywhere_is_finished_with_its_manifest() {
+    let session = "host/s-20261120-162218";
+    let archive = "20261120T162218+0000-20261120T162219+0000-0";
+    for step in 0..5 {
+        let crash = Crash::new(false);
+        let folder = crash.image.path().join(session);
+        let archives = folder.join("archives");
+        let (hidden, last) = (archives.join(format!(".{archive}")), archives.join(archive));
+        let to = format!("{session}/archives/{archive}");
+        write_manifest(&folder, &to);
+        let journal = fs::read_to_string(crash.journal()).unwrap();
+        fs::write(crash.journal(), format!("{journal}to {to}\nsealed\n")).unwrap();
+        if step >= 1 {
+            fs::create_dir_all(&hidden).unwrap();
+        }
+        if step >= 2 {
+            fs::rename(folder.join("manifest.json"), hidden.join("manifest.json")).unwrap();
+        }
+        if step >= 3 {
+            fs::rename(folder.join("ust"), hidden.join("ust")).unwrap();
+        }
+        if step >= 4 {
+            fs::rename(&hidden, &last).unwrap();
+        }
+        let relay = crash.restart();
+        let root = crash.image.path().canonicalize().unwrap();
+        assert_eq!(relay.recovered().finished, [root.join(&to)], "step {step}");
+        assert!(relay.recovered().unreadable.is_empty(), "step {step}");
+        let manifests = manifests(&root);
+        assert_eq!(manifests.keys().collect::<Vec<_>>(), [&root.join(&to)], "step {step}");
+        assert!(!hidden.exists() && !folder.join("ust").exists(), "step {step}");
+        crash.runtime.block_on(relay.shutdown());
+    }
+}
+
+/// Describes the chunk in `folder` as the relay does before it moves it.
+fn write_manifest(folder: &Path, to: &str) {
+    let tops = std::collections::BTreeSet::from([PathBuf::from("ust")]);
+    let manifest = Manifest {
+        format: MANIFEST_FORMAT.to_owned(),
+        origin: Origin {
+            host: "host".to_owned(),
+            session: "s".to_owned(),
+            chunk: 0,
+            folder: to.to_owned(),
+            begin_s: Some(CREATED),
+            end_s: Some(CREATED + 1),
+            sealed_by: SealedBy::Closed,
+        },
+        contents: Contents::of(folder, Some(&tops)).unwrap(),
+        losses: vec![],
+    };
+    fs::write(folder.join("manifest.json"), manifest.to_json()).unwrap();
 }
 
 #[test]

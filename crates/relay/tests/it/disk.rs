@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
+use tracedir::manifest::{self, MANIFEST, Manifest};
 
 /// How long a condition may take to become true.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Every file below a folder but the relay's own: path → (length, SHA-256 in hex).
+/// Every file below a folder but the relay's own and manifests: path → (length, SHA-256 in hex).
 pub(crate) fn files(root: &Path) -> BTreeMap<String, (u64, String)> {
     let mut found = BTreeMap::new();
     collect(root, "", &mut found);
@@ -23,7 +24,7 @@ fn collect(folder: &Path, prefix: &str, found: &mut BTreeMap<String, (u64, Strin
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
         let path = format!("{prefix}{name}");
-        if name == ".relay" {
+        if name == ".relay" || name == MANIFEST {
             continue;
         }
         if entry.file_type().unwrap().is_dir() {
@@ -35,6 +36,18 @@ fn collect(folder: &Path, prefix: &str, found: &mut BTreeMap<String, (u64, Strin
             found.insert(path, (content.len() as u64, digest));
         }
     }
+}
+
+/// The manifest of every sealed chunk below a folder, by the chunk's folder; each says what is in it.
+pub(crate) fn manifests(root: &Path) -> BTreeMap<PathBuf, Manifest> {
+    let mut found = BTreeMap::new();
+    for folder in manifest::find(&[root]) {
+        let manifest = Manifest::read(&folder).unwrap().unwrap();
+        assert_eq!(root.join(&manifest.origin.folder), folder);
+        assert_eq!(manifest.differences(&folder).unwrap(), []);
+        found.insert(folder, manifest);
+    }
+    found
 }
 
 /// Waits until a condition holds.

@@ -14,7 +14,7 @@ use wire::live::{
 };
 
 use crate::client::{Reply, end, is_closed};
-use crate::disk::{files, wait_until};
+use crate::disk::{files, manifests, wait_until};
 use crate::producer::{CREATED, Producer, STREAM_PATH, add_stream, greet, index, session, start};
 
 struct Setup {
@@ -254,6 +254,13 @@ fn a_packet_cut_short_leaves_no_trace_in_its_file() {
     wait_until("the cut", || setup.relay.totals().packets_cut_short == 1);
     let file = setup.root.join(producer.folder.as_path()).join(STREAM_PATH).join("ch_0");
     assert_eq!(std::fs::metadata(file).unwrap().len(), 128);
+    producer.control.end();
+    wait_until("the seal", || setup.relay.totals().chunks_sealed == 1);
+    let manifests = manifests(&setup.root);
+    let [manifest] = *manifests.values().collect::<Vec<_>>() else { panic!("{manifests:?}") };
+    // The packet before has no index entry; of the one that was cut short nothing is left but the count.
+    let [lost] = manifest.losses.as_slice() else { panic!("{manifest:?}") };
+    assert_eq!((lost.network_packets, manifest.contents.totals.bytes), (1, 128));
     setup.end();
 }
 

@@ -8,6 +8,9 @@ use relay::{Config, Event, Relay, Sealed};
 use testkit::lttng::SessionDaemon;
 use tokio::runtime::Runtime;
 use tokio::sync::broadcast;
+use tracedir::manifest::SealedBy;
+
+use crate::disk::manifests;
 
 /// How long a chunk may take from the command to the disk.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -91,6 +94,14 @@ impl Setup {
     pub(crate) fn end(self) -> tempfile::TempDir {
         assert_eq!(self.relay.totals().requests_refused, 0);
         self.runtime.block_on(self.relay.shutdown());
+        for (folder, manifest) in manifests(self.root.path()) {
+            let mut remarks = Vec::new();
+            let checked = tracedir::check(&[&folder], &mut |remark| remarks.push(remark));
+            assert!(remarks.is_empty(), "{remarks:?}");
+            assert_eq!(checked.unwrap().packets, manifest.contents.totals.packets);
+            assert_eq!(manifest.losses, []);
+            assert_eq!(manifest.origin.sealed_by, SealedBy::Closed);
+        }
         self.root
     }
 }

@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use relay::{Config, Relay, TimeZone};
+use tracedir::manifest::Manifest;
 use wire::live::{
     COMMAND_HEADER_LEN, Command, CommandHeader, DATA_HEADER_LEN, DataHeader, Decoded,
     ProtocolMinor, RelaySessionId, Request, StreamHandle, Version,
 };
 
 use crate::client::{self, Control, Reply};
-use crate::disk::{files, wait_until};
+use crate::disk::{files, manifests, wait_until};
 use crate::viewer_replay::Viewer;
 
 #[test]
@@ -94,9 +95,46 @@ fn replay(name: &str) {
         viewer.check_end();
     }
     drop(replay);
-    assert_eq!(relay.totals().requests_refused, 0);
+    let totals = relay.totals();
+    assert_eq!(totals.requests_refused, 0);
     runtime.block_on(relay.shutdown());
-    assert_eq!(files(root.path()), expected_files(&folder, &session));
+    let expected = expected_files(&folder, &session);
+    assert_eq!(files(root.path()), expected);
+    check_manifests(root.path(), expected, totals.packets, is_kept_whole(name));
+}
+
+/// Whether every packet of a recording is still there at its end: not in rings and cleared sessions.
+fn is_kept_whole(name: &str) -> bool {
+    !["tracefile-perpid-2.13", "live-clear-2.13"].contains(&name)
+}
+
+/// Manifests name every file once with the digest that the recording has, and every packet.
+fn check_manifests(
+    root: &Path,
+    expected: BTreeMap<String, (u64, String)>,
+    packets: u64,
+    whole: bool,
+) {
+    let manifests = manifests(root);
+    let mut named = BTreeMap::new();
+    for Manifest { origin, contents, losses, .. } in manifests.values() {
+        assert_eq!(contents.problems, [""; 0]);
+        assert_eq!(losses.iter().map(|lost| lost.network_packets).sum::<u64>(), 0);
+        for trace in &contents.traces {
+            assert!(trace.environment.contains_key("tracer_name"), "{trace:?}");
+        }
+        for file in &contents.files {
+            let path = format!("{}/{}", origin.folder, file.path);
+            assert_eq!(named.insert(path, (file.bytes, file.sha256.clone())), None);
+        }
+    }
+    assert_eq!(named, expected);
+    let counted: u64 = manifests.values().map(|manifest| manifest.contents.totals.packets).sum();
+    if whole {
+        assert_eq!(counted, packets);
+    } else {
+        assert!(0 < counted && counted < packets, "{counted} of {packets}");
+    }
 }
 
 /// `disk.txt`: digest, length, path.

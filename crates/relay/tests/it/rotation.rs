@@ -13,8 +13,10 @@ use wire::live::{
 };
 
 use crate::client::Reply;
-use crate::disk::wait_until;
-use crate::producer::{CREATED, Producer, packets, records, session, start};
+use tracedir::manifest::{Manifest, SealedBy};
+
+use crate::disk::{manifests, wait_until};
+use crate::producer::{CREATED, Producer, STREAM_PATH, packets, records, session, start};
 
 const CHUNK_0: &str = "archives/20261120T162218+0000-20261120T162219+0000-0/ust/uid/0/64-bit";
 const CHUNK_1: &str = "archives/20261120T162219+0000-20261120T162220+0000-1/ust/uid/0/64-bit";
@@ -239,6 +241,21 @@ fn what_never_comes_is_given_up_and_counted() {
     producer.rotate(Some(1), &[(data_only, 5)]);
     wait_until("the rotation", || relay.totals().rotations_forced == 1);
     runtime.block_on(relay.shutdown());
+    // No metadata came: the manifests say so, and know the files.
+    let manifests: Vec<Manifest> = manifests(root.path()).into_values().collect();
+    let [first, second] = manifests.as_slice() else { panic!("{manifests:?}") };
+    let lost: Vec<_> = first
+        .losses
+        .iter()
+        .flat_map(|lost| {
+            lost.places.iter().map(|place| (&*lost.stream, &*place.cause, place.count))
+        })
+        .collect();
+    let (a, b) = (format!("{STREAM_PATH}/a"), format!("{STREAM_PATH}/b"));
+    assert_eq!(lost, [(&*a, "index-never-came", 1), (&*b, "packet-never-came", 1)]);
+    assert_eq!((first.origin.chunk, first.origin.sealed_by), (0, SealedBy::ProducerGone));
+    assert_eq!(first.contents.totals.bytes, 128);
+    assert_eq!((second.origin.chunk, &*second.losses), (1, &[][..]));
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod following;
 mod joining;
 mod losses;
 mod made;
+mod manifests;
 mod reading;
 mod seeking;
 mod text;

@@ -15,7 +15,8 @@ Examples:
   throughline ctf check session/                      one line for each thing that is wrong
   throughline ctf check --format json session/ | jq -r .code | sort | uniq -c
 
-Reads everything and changes nothing; goes on after damage.
+Reads everything and changes nothing; goes on after damage. A sealed chunk is compared with its manifest.json:
+checksums of all files, counts and bounds of all streams.
 Exit code 0: nothing is wrong. 1: something is. 2: could not look.";
 
 #[derive(clap::Args)]
@@ -58,9 +59,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 fn summarise(checked: &Checked) {
-    let Checked { traces, files, packets, event_records, remarks } = checked;
+    let Checked { traces, files, packets, event_records, manifests, remarks } = checked;
+    let manifests =
+        if *manifests == 0 { String::new() } else { format!(", {manifests} manifests") };
     complain(&format!(
-        "checked: {traces} traces, {files} files, {packets} packets, {event_records} event records; {remarks} findings"
+        "checked: {traces} traces, {files} files, {packets} packets, {event_records} event records{manifests}; {remarks} findings"
     ));
 }
 

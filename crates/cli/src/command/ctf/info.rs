@@ -9,12 +9,13 @@ use clap::ValueEnum;
 use ctf::{ClockClass, ClockOrigin, CtfVersion, EnvValue, TraceClass};
 use model::Timestamp;
 use serde_json::{Value, json};
+use tracedir::manifest::{self, Manifest, SealedBy, StreamLosses};
 use tracedir::{
     ClassCache, Correlate, Findings, LogicalTrace, ReadOptions, Recording, StreamSurvey,
 };
 
 use crate::command::read::summary::tell;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, complain, plain};
 use crate::table::{Align, Table};
 use crate::units::{rfc3339, size};
 
@@ -24,6 +25,8 @@ Examples:
   throughline ctf info --events session/                 also how many event records there are of each class
   throughline ctf info --fields session/                 also the fields of each class
   throughline ctf info --format json session/ | jq '.traces[].streams[].packets'
+
+What the manifests of sealed chunks say is shown as it is; `ctf check` compares it with the chunk.
 
 Exit code 1: some of the data cannot be read; the rest was.";
 
@@ -64,15 +67,34 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     } else {
         (None, true)
     };
-    let view = View { recording: &recording, streams: &streams, events, fields: args.fields };
+    let (manifests, all_manifests) = manifests(&args.paths);
+    let fields = args.fields;
+    let view = View { recording: &recording, streams: &streams, events, fields, manifests };
     let text = match args.format {
         Format::Table => tables(&view),
         Format::Json => format!("{}\n", document(&view)),
     };
     let written = io::stdout().lock().write_all(text.as_bytes());
     written.context("cannot write to standard output")?;
-    let unreadable = [recording.findings(), &findings].into_iter().map(tell).max();
-    Ok(if unreadable == Some(true) || !complete { Outcome::No } else { Outcome::Done })
+    let lacks = [recording.findings(), &findings].into_iter().map(tell).max();
+    let is_whole = lacks != Some(true) && complete && all_manifests;
+    Ok(if is_whole { Outcome::Done } else { Outcome::No })
+}
+
+/// The manifests below the paths by folder; those that cannot be read are told. Says whether all could be.
+fn manifests(paths: &[PathBuf]) -> (Vec<(PathBuf, Manifest)>, bool) {
+    let (mut manifests, mut all) = (Vec::new(), true);
+    for folder in manifest::find(paths) {
+        match Manifest::read(&folder) {
+            Ok(Some(manifest)) => manifests.push((folder, manifest)),
+            Ok(None) => {}
+            Err(unreadable) => {
+                complain(&format!("{}: {unreadable}", folder.display()));
+                all = false;
+            }
+        }
+    }
+    (manifests, all)
 }
 
 /// What is shown.
@@ -81,6 +103,8 @@ struct View<'r> {
     streams: &'r [StreamSurvey],
     events: Option<Events>,
     fields: bool,
+    /// Of sealed chunks, by folder.
+    manifests: Vec<(PathBuf, Manifest)>,
 }
 
 impl View<'_> {
@@ -110,7 +134,55 @@ fn tables(view: &View<'_>) -> String {
             classes::table(trace, index, view.events.as_ref(), view.fields, &mut out);
         }
     }
+    manifest_table(&view.manifests, &mut out);
     out
+}
+
+fn manifest_table(manifests: &[(PathBuf, Manifest)], out: &mut String) {
+    if manifests.is_empty() {
+        return;
+    }
+    let mut table = Table::new(
+        ["sealed chunk", "by", "files", "size", "streams", "packets", "lost"],
+        [
+            Align::Left,
+            Align::Left,
+            Align::Right,
+            Align::Right,
+            Align::Right,
+            Align::Right,
+            Align::Left,
+        ],
+    );
+    for (_, Manifest { origin, contents, losses, .. }) in manifests {
+        let sum = |of: fn(&StreamLosses) -> u64| losses.iter().map(of).sum::<u64>();
+        let losses = [
+            (sum(|lost| lost.tracer_event_records), "event records by the tracer"),
+            (sum(|lost| lost.tracer_packets), "packets by the tracer"),
+            (sum(|lost| lost.network_packets), "packets by the network"),
+        ];
+        let losses: Vec<String> = losses
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        let by = match origin.sealed_by {
+            SealedBy::Closed => "producer",
+            SealedBy::ProducerGone => "end of the producer",
+            SealedBy::Interrupted => "next start of the relay",
+        };
+        table.row([
+            format!("{} of {}", origin.chunk, plain(&origin.folder)),
+            by.to_owned(),
+            contents.totals.files.to_string(),
+            size(contents.totals.bytes),
+            contents.streams.len().to_string(),
+            contents.totals.packets.to_string(),
+            if losses.is_empty() { "-".to_owned() } else { losses.join(", ") },
+        ]);
+    }
+    out.push('\n');
+    table.render("", out);
 }
 
 fn trace_table(trace: &LogicalTrace, out: &mut String) {
@@ -264,6 +336,13 @@ fn document(view: &View<'_>) -> Value {
     let traces = view.recording.traces().iter().enumerate();
     json!({
         "traces": traces.map(|(index, trace)| trace_document(view, trace, index)).collect::<Vec<_>>(),
+        "manifests": view
+            .manifests
+            .iter()
+            .map(|(folder, manifest)| {
+                json!({ "folder": folder.display().to_string(), "manifest": manifest })
+            })
+            .collect::<Vec<_>>(),
     })
 }
 

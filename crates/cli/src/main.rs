@@ -33,6 +33,8 @@ enum Command {
     Capture(command::capture::Args),
     /// Print the event records of recordings, merged in time
     Read(command::read::Args),
+    /// Show recording sessions of a relay while they are written
+    Live(command::live::Args),
     /// Say what traces in the Common Trace Format hold
     Ctf(command::ctf::Args),
     /// Say where the time of requests went, or which system calls were made
@@ -54,6 +56,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
         Command::Capture(args) => command::capture::run(args),
         Command::Read(args) => command::read::run(&args),
+        Command::Live(args) => command::live::run(&args),
         Command::Ctf(args) => command::ctf::run(&args),
         Command::Analyze(args) => command::analyze::run(&args),
         Command::Relay(args) => command::relay::run(&args),

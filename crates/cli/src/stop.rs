@@ -1,6 +1,8 @@
 //! Being told to end.
 
 use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
@@ -34,6 +36,11 @@ impl Stop {
 
 /// For those without a runtime: something is received at the first signal; a second one ends the process at once.
 pub(crate) fn on_signal() -> anyhow::Result<Receiver<()>> {
+    on_signal_set(Arc::default())
+}
+
+/// As [`on_signal`]; also sets a flag, for those who wait for something else.
+pub(crate) fn on_signal_set(flag: Arc<AtomicBool>) -> anyhow::Result<Receiver<()>> {
     let (sender, receiver) = mpsc::channel();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -43,6 +50,7 @@ pub(crate) fn on_signal() -> anyhow::Result<Receiver<()>> {
     thread::spawn(move || {
         runtime.block_on(async {
             stop.asked().await;
+            flag.store(true, Ordering::Relaxed);
             // When nobody listens any more, the process is ending already.
             if sender.send(()).is_ok() {
                 stop.asked().await;

@@ -134,7 +134,8 @@ impl Findings {
     /// How many are kept; a recording can have as many as it has packets.
     pub const KEPT: usize = 100;
 
-    pub(crate) fn push(&mut self, finding: Finding) {
+    /// Adds one; from [`Self::KEPT`] on it is only counted.
+    pub fn push(&mut self, finding: Finding) {
         if self.kept.len() < Self::KEPT {
             self.kept.push(finding);
         } else {

@@ -41,6 +41,7 @@ mod discover;
 mod error;
 mod finding;
 mod follow;
+mod gaps;
 mod heads;
 mod index;
 mod join;
@@ -66,6 +67,7 @@ pub use discover::{MAX_DEPTH, MAX_STREAM_FILES, StreamFile, TraceFolder, discove
 pub use error::{Action, Error};
 pub use finding::{Cause, Finding, Findings};
 pub use follow::{Follow, FollowOptions};
+pub use gaps::{Gap, Gaps};
 pub use index::IndexProblem;
 pub use lane::{MAX_PACKET_BYTES, PacketEnds};
 pub use merge::{Event, Item, Loss, LossKind, Merged};

@@ -69,6 +69,19 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
+    /// The event record that a packet's reader stands at; `None` before the first one.
+    #[must_use]
+    pub fn of(
+        reader: &'a EventReader<Bytes>,
+        stream: &'a Stream,
+        stream_index: usize,
+        packet_index: u64,
+        timestamp: Timestamp,
+    ) -> Option<Self> {
+        let record = reader.event()?;
+        Some(Self { timestamp, stream, stream_index, packet_index, record, reader })
+    }
+
     /// The trace class that its packet is read by: that of its folder.
     #[must_use]
     pub const fn trace_class(&self) -> &'a Arc<TraceClass> {
@@ -206,13 +219,6 @@ pub(crate) fn item<'a>(turn: Turn, stream: &'a Stream, lane: &'a Lane) -> Option
     if let Some(Lost { kind, count, begin, end }) = lane.loss() {
         return Some(Item::Loss(Loss { stream, stream_index, kind, count, begin, end }));
     }
-    let reader = lane.reader()?;
-    Some(Item::Event(Event {
-        timestamp: Timestamp::from_nanos(turn.at()),
-        stream,
-        stream_index,
-        packet_index: lane.packet_index(),
-        record: reader.event()?,
-        reader,
-    }))
+    let at = Timestamp::from_nanos(turn.at());
+    Event::of(lane.reader()?, stream, stream_index, lane.packet_index(), at).map(Item::Event)
 }

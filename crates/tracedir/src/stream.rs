@@ -46,6 +46,24 @@ pub struct StreamKey {
     pub file: Option<PathBuf>,
 }
 
+impl StreamKey {
+    /// The key of a stream of a trace, by what its packets say; without a file.
+    #[must_use]
+    pub fn of(class: &TraceClass, class_id: u64, instance_id: Option<u64>) -> Self {
+        let env = |name| class.env(name);
+        let text = |name| env(name).and_then(EnvValue::as_str).map(str::to_owned);
+        Self {
+            host: text("hostname"),
+            process: text("procname"),
+            process_id: env("vpid").and_then(EnvValue::as_integer),
+            trace: class.uuid(),
+            class_id,
+            instance_id,
+            file: None,
+        }
+    }
+}
+
 /// One data stream.
 #[derive(Debug)]
 pub struct Stream {
@@ -62,6 +80,12 @@ impl Stream {
         });
         pass_over_repeated(&mut files);
         Self { key, files }
+    }
+
+    /// A stream whose packets come from elsewhere than files, such as a live session.
+    #[must_use]
+    pub const fn without_files(key: StreamKey) -> Self {
+        Self { key, files: Vec::new() }
     }
 
     /// What identifies it.
@@ -197,17 +221,7 @@ impl PacketFile {
 
     /// What identifies its stream, but for the file.
     pub(crate) fn key(&self) -> StreamKey {
-        let env = |name| self.class.env(name);
-        let text = |name| env(name).and_then(EnvValue::as_str).map(str::to_owned);
-        StreamKey {
-            host: text("hostname"),
-            process: text("procname"),
-            process_id: env("vpid").and_then(EnvValue::as_integer),
-            trace: self.class.uuid(),
-            class_id: self.stream_class_id,
-            instance_id: self.instance_id,
-            file: None,
-        }
+        StreamKey::of(&self.class, self.stream_class_id, self.instance_id)
     }
 
     /// Refuses a packet of this file that is of another stream than the file's first.

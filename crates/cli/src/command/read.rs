@@ -2,9 +2,9 @@
 
 mod counts;
 mod follow;
-mod print;
-mod progress;
-mod select;
+pub(super) mod print;
+pub(super) mod progress;
+pub(super) mod select;
 mod style;
 pub(crate) mod summary;
 pub(super) mod when;
@@ -16,6 +16,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use ctf::filter::{Filter, FilterError};
 use ctf::format::json::JsonWriter;
+use jiff::tz::TimeZone;
 use model::{TimeRange, Timestamp};
 use tracedir::{
     ClassCache, Correlate, Follow, FollowOptions, Item, Loss, PacketEnds, ReadOptions, Recording,
@@ -59,12 +60,6 @@ pub(crate) struct Args {
     /// Folders with traces in or below them: sessions, chunks, single traces
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// How event records are printed
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// Write to this file instead of standard output
-    #[arg(short = 'w', long, value_name = "FILE")]
-    output: Option<PathBuf>,
     /// Print only how many event records there are
     #[arg(
         long,
@@ -78,19 +73,32 @@ pub(crate) struct Args {
     /// Go on with what is written later, until Ctrl-C
     #[arg(long)]
     follow: bool,
-    /// Stop after this many event records
-    #[arg(long, value_name = "N")]
-    limit: Option<u64>,
     #[command(flatten)]
     selection: SelectionArgs,
     #[command(flatten)]
     clocks: ClockArgs,
     #[command(flatten)]
+    printing: PrintArgs,
+}
+
+/// How event records are printed, and where to.
+#[derive(Clone, clap::Args)]
+pub(crate) struct PrintArgs {
+    /// How event records are printed
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// Write to this file instead of standard output
+    #[arg(short = 'w', long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Stop after this many event records
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    #[command(flatten)]
     style: style::StyleArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(crate) enum Format {
     /// Lines as babeltrace2 prints them
     Text,
     /// One JSON object a line
@@ -118,11 +126,26 @@ struct SelectionArgs {
         conflicts_with_all = ["begin", "end"]
     )]
     timerange: Option<(When, When)>,
+    #[command(flatten)]
+    wanted: WantedArgs,
+}
+
+/// Which event records are printed.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Selection")]
+pub(crate) struct WantedArgs {
     /// Only event records of this name; `*` stands for any characters, and the option may be repeated
     #[arg(long = "name", value_name = "PATTERN")]
     patterns: Vec<String>,
     #[arg(long, value_name = "EXPR", value_parser = parse_filter, help = "Only event records for which EXPR holds: --help explains", long_help = GREP_HELP)]
     grep: Option<Filter>,
+}
+
+impl WantedArgs {
+    /// What is wanted of so many streams, or more.
+    pub(crate) fn selection(&self, streams: usize) -> Selection {
+        Selection::new(&self.patterns, self.grep.clone(), streams)
+    }
 }
 
 #[derive(clap::Args)]
@@ -178,57 +201,78 @@ fn run_once(args: &Args) -> anyhow::Result<Outcome> {
         Recording::open_as(&args.paths, &options, &mut ClassCache::default()).map_err(explained)?;
     let first = || recording.covers().iter().filter_map(|cover| cover.begin).min();
     let range = range(args, first)?;
-    let selection = selection(args, recording.streams().len());
+    let selection = args.selection.wanted.selection(recording.streams().len());
     selection.check(&recording).context("--grep")?;
-    if args.count == Some(Count::All) && selection.is_all() && args.limit.is_none() {
+    if args.count == Some(Count::All) && selection.is_all() && args.printing.limit.is_none() {
         return count(args, &recording, range);
     }
     // Text is the reference's, also where its order is its own.
-    let packet_ends = match args.format {
+    let packet_ends = match args.printing.format {
         Format::Text if args.count.is_none() => PacketEnds::Awaited,
         _ => PacketEnds::Passed,
     };
     let mut merged = recording.merged_with(range, packet_ends);
     let progress = progress(args, &recording, range);
-    let mut reading = Reading::new(args, selection, progress)?;
+    let mut reading = reading(args, selection, progress)?;
     reading.printer.name_streams(&recording);
     while !reading.is_full()
         && let Some(item) = merged.next_item()
     {
-        reading.take(&item).with_context(|| unwritten(args))?;
+        reading.take(&item).with_context(|| args.printing.unwritten())?;
     }
-    let found = reading.finish(args).with_context(|| unwritten(args))?;
+    let found = reading.finish(&args.printing).with_context(|| args.printing.unwritten())?;
     summary::tell_backward(merged.backward());
     let unreadable = summary::tell(recording.findings()) | summary::tell(merged.findings());
     Ok(if unreadable || !found { Outcome::No } else { Outcome::Done })
 }
 
 fn progress(args: &Args, recording: &Recording, range: TimeRange) -> Progress {
-    let whole = range == TimeRange::ALL && args.limit.is_none();
-    let late = args.output.is_some() || args.count.is_some() || args.format == Format::None;
+    let PrintArgs { format, output, limit, .. } = &args.printing;
+    let whole = range == TimeRange::ALL && limit.is_none();
+    let late = output.is_some() || args.count.is_some() || *format == Format::None;
     Progress::new(recording, late, whole)
 }
 
 /// Counts what needs neither to be shown nor to be chosen.
 fn count(args: &Args, recording: &Recording, range: TimeRange) -> anyhow::Result<Outcome> {
-    let mut sink = Sink::open(args.output.as_deref())?;
+    let mut sink = Sink::open(args.printing.output.as_deref())?;
     let mut losses = Losses::default();
     let mut progress = progress(args, recording, range);
     let lose = |loss: &Loss<'_>| progress.aside(|| losses.add(loss));
     let counted = recording.count_with(range, lose, |bytes| progress.pass(bytes));
     progress.finish();
-    sink.write(&format!("{}\n", counted.events)).with_context(|| unwritten(args))?;
+    sink.write(&format!("{}\n", counted.events)).with_context(|| args.printing.unwritten())?;
     losses.complain();
     summary::tell_backward(counted.backward);
     let unreadable = summary::tell(recording.findings()) | summary::tell(&counted.findings);
     Ok(if unreadable { Outcome::No } else { Outcome::Done })
 }
 
-/// What output that cannot be written is an error about.
-fn unwritten(args: &Args) -> String {
-    match &args.output {
-        Some(path) => format!("cannot write {}", path.display()),
-        None => "cannot write to standard output".to_owned(),
+impl PrintArgs {
+    /// What output that cannot be written is an error about.
+    pub(crate) fn unwritten(&self) -> String {
+        match &self.output {
+            Some(path) => format!("cannot write {}", path.display()),
+            None => "cannot write to standard output".to_owned(),
+        }
+    }
+
+    /// Prints a text where event records would go.
+    pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
+        Ok(Sink::open(self.output.as_deref())?.write(text)?)
+    }
+
+    /// The zone of times of day.
+    pub(crate) fn zone(&self) -> TimeZone {
+        self.style.zone()
+    }
+
+    fn writer(&self) -> Writer {
+        match self.format {
+            Format::None => Writer::Unseen(Unseen),
+            Format::Json => Writer::Json(JsonWriter::new()),
+            Format::Text => Writer::Text(Box::new(self.style.writer(self.output.is_some()))),
+        }
     }
 }
 
@@ -243,34 +287,36 @@ fn explained(error: tracedir::Error) -> anyhow::Error {
 }
 
 fn run_following(args: &Args) -> anyhow::Result<Outcome> {
-    #[expect(clippy::disallowed_methods, reason = "a time of day is one of today")]
-    let today = || {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
-        i64::try_from(since.as_nanos()).ok().map(Timestamp::from_nanos)
-    };
     let options = FollowOptions {
         read: args.clocks.options(),
         range: range(args, today)?,
         ..FollowOptions::default()
     };
     let mut follow = Follow::new(&args.paths, options);
-    let mut reading = Reading::new(args, selection(args, 0), Progress::none())?;
-    follow::follow(&mut follow, &options, &mut reading, || unwritten(args))?;
-    let found = reading.finish(args).with_context(|| unwritten(args))?;
+    let mut reading = reading(args, args.selection.wanted.selection(0), Progress::none())?;
+    follow::follow(&mut follow, &options, &mut reading, || args.printing.unwritten())?;
+    let found = reading.finish(&args.printing).with_context(|| args.printing.unwritten())?;
     summary::tell_late(follow.late());
     let unreadable = summary::tell(follow.findings());
     Ok(if unreadable || !found { Outcome::No } else { Outcome::Done })
 }
 
-fn selection(args: &Args, streams: usize) -> Selection {
-    Selection::new(&args.selection.patterns, args.selection.grep.clone(), streams)
+fn reading(args: &Args, selection: Selection, progress: Progress) -> anyhow::Result<Reading> {
+    Reading::new(&args.printing, args.count, &args.paths, selection, progress)
+}
+
+/// What time it is: a time of day is one of today.
+#[expect(clippy::disallowed_methods, reason = "what is being written is from now")]
+pub(crate) fn today() -> Option<Timestamp> {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_nanos()).ok().map(Timestamp::from_nanos)
 }
 
 /// From the first point in time to the last, both included.
 fn range(args: &Args, first: impl Fn() -> Option<Timestamp>) -> anyhow::Result<TimeRange> {
     let SelectionArgs { begin, end, timerange, .. } = &args.selection;
     let (begin, end) = timerange.map_or((*begin, *end), |(begin, end)| (Some(begin), Some(end)));
-    let zone = args.style.zone();
+    let zone = args.printing.zone();
     let resolve = |when: Option<When>, name: &str| {
         let resolved = when.map(|when| when.resolve(&zone, &first)).transpose();
         resolved.with_context(|| format!("{name} is no point in time"))
@@ -288,20 +334,12 @@ fn range(args: &Args, first: impl Fn() -> Option<Timestamp>) -> anyhow::Result<T
     Ok(TimeRange { begin, end: end.map_or(Timestamp::MAX, after) })
 }
 
-fn writer(args: &Args) -> Writer {
-    match args.format {
-        _ if args.count.is_some() => Writer::Nothing,
-        Format::None => Writer::Unseen(Unseen),
-        Format::Json => Writer::Json(JsonWriter::new()),
-        Format::Text => Writer::Text(Box::new(args.style.writer(args.output.is_some()))),
-    }
-}
-
 /// A reading under way.
-struct Reading {
-    selection: Selection,
+pub(crate) struct Reading {
+    pub(crate) selection: Selection,
     limit: u64,
-    printer: Printer,
+    pub(crate) printer: Printer,
+    count: Option<Count>,
     counts: Option<Counts>,
     progress: Progress,
     losses: Losses,
@@ -310,25 +348,34 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(args: &Args, selection: Selection, progress: Progress) -> anyhow::Result<Self> {
+    /// Of what lies below `paths`, which folders of traces are named by. With `count`, only numbers are printed.
+    pub(crate) fn new(
+        args: &PrintArgs,
+        count: Option<Count>,
+        paths: &[PathBuf],
+        selection: Selection,
+        progress: Progress,
+    ) -> anyhow::Result<Self> {
         let sink = Sink::open(args.output.as_deref())?;
+        let writer = if count.is_some() { Writer::Nothing } else { args.writer() };
         Ok(Self {
             selection,
             limit: args.limit.unwrap_or(u64::MAX),
-            printer: Printer::new(writer(args), sink, &args.paths),
-            counts: (args.count == Some(Count::ByName)).then(Counts::default),
+            printer: Printer::new(writer, sink, paths),
+            count,
+            counts: (count == Some(Count::ByName)).then(Counts::default),
             progress,
             losses: Losses::default(),
             events: 0,
         })
     }
 
-    const fn is_full(&self) -> bool {
+    pub(crate) const fn is_full(&self) -> bool {
         self.events >= self.limit
     }
 
     #[inline]
-    fn take(&mut self, item: &Item<'_>) -> io::Result<()> {
+    pub(crate) fn take(&mut self, item: &Item<'_>) -> io::Result<()> {
         match item {
             Item::Event(event) => {
                 self.progress.at(event);
@@ -349,13 +396,13 @@ impl Reading {
     }
 
     /// Writes what is left; gives whether anything that was looked for was found.
-    fn finish(mut self, args: &Args) -> io::Result<bool> {
+    pub(crate) fn finish(mut self, args: &PrintArgs) -> io::Result<bool> {
         self.progress.finish();
         let mut sink = self.printer.finish()?;
         match (self.counts.map(Counts::finish), args.format) {
             (Some(counts), Format::Json) => sink.write(&counts::json_lines(&counts))?,
             (Some(counts), _) => sink.write(&counts::table(&counts))?,
-            (None, _) if args.count.is_some() => sink.write(&format!("{}\n", self.events))?,
+            (None, _) if self.count.is_some() => sink.write(&format!("{}\n", self.events))?,
             (None, Format::Text) => sink.write(args.style.epilogue(args.output.is_some()))?,
             (None, _) => {}
         }

@@ -9,6 +9,7 @@
 mod ctf_check;
 mod ctf_convert;
 mod ctf_info;
+mod live;
 mod lttng;
 mod main_job;
 mod process;

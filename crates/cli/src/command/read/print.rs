@@ -111,17 +111,27 @@ impl Printer {
         self.streams = folders.map(|folder| Some((u64::MAX, StreamText::new(&folder)))).collect();
     }
 
+    /// How many streams have a name.
+    pub(crate) const fn named(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Names the trace of a stream by a folder; before anything of the stream is printed.
+    pub(crate) fn name_stream(&mut self, index: usize, folder: &str) {
+        if self.streams.len() <= index {
+            self.streams.resize(index + 1, None);
+        }
+        if let Some(stream) = self.streams.get_mut(index) {
+            *stream = Some((u64::MAX, StreamText::new(folder)));
+        }
+    }
+
     /// Streams that appear while a recording is followed are named by the folder of their first file.
     #[cold]
     fn meet(&mut self, event: &Event<'_>) {
         let folder = event.stream.files().next().and_then(|file| file.path.parent());
         let folder = folder.map_or_else(String::new, |folder| below(folder, &self.paths));
-        if self.streams.len() <= event.stream_index {
-            self.streams.resize(event.stream_index + 1, None);
-        }
-        if let Some(stream) = self.streams.get_mut(event.stream_index) {
-            *stream = Some((u64::MAX, StreamText::new(&folder)));
-        }
+        self.name_stream(event.stream_index, &folder);
     }
 
     #[inline]

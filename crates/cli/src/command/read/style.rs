@@ -9,7 +9,7 @@ use ctf::format::text::{
 };
 use jiff::tz::TimeZone;
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(next_help_heading = "Text")]
 pub(crate) struct StyleArgs {
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(crate) struct StyleArgs {
 }
 
 /// How times are shown; whichever says most wins, as in babeltrace2.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 struct TimeArgs {
     /// Show times as cycles of the stream's clock
     #[arg(long)]

@@ -94,6 +94,11 @@ impl Args {
         }
         printing
     }
+
+    /// What it comes to when it was told to end before there was anything.
+    fn nothing_found(&self) -> Outcome {
+        if self.wanted.selection(0).is_all() { Outcome::Done } else { Outcome::No }
+    }
 }
 
 impl Stop {
@@ -116,7 +121,9 @@ impl Stop {
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let stop = Stop::listen()?;
     match view(args, &stop) {
-        Err(error) if matches!(error.downcast_ref(), Some(Error::Stopped)) => Ok(Outcome::Done),
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Stopped)) => {
+            Ok(args.nothing_found())
+        }
         done => done,
     }
 }
@@ -143,7 +150,7 @@ fn view(args: &Args, stop: &Stop) -> anyhow::Result<Outcome> {
             return Ok(Outcome::No);
         }
         if stop.within(LOOK_EVERY) {
-            return Ok(Outcome::Done);
+            return Ok(args.nothing_found());
         }
     }
 }

@@ -218,14 +218,20 @@ fn check_past(setup: &Setup) {
         .collect();
     assert_eq!(numbers, (90..100).collect::<Vec<u64>>());
 
+    let viewers = |count: u32| {
+        wait_for("so many viewers", || {
+            let output = setup.live("", &["--json"]).output().unwrap();
+            stdout(&output).contains(&format!("\"viewers\":{count}")).then_some(())
+        });
+    };
     // From now on there is nothing; Ctrl-C ends it quietly, with an answer for who looked for something.
     for (options, code) in [(["--limit=1", "--no-delta"], 0), (["--name=none", "--no-delta"], 1)] {
+        viewers(0);
         let (mut live, printed) = setup.follow(&path, &options, "now");
-        wait_for("a viewer", || {
-            let output = setup.live("", &["--json"]).output().unwrap();
-            stdout(&output).contains("\"viewers\":1").then_some(())
-        });
-        assert_eq!(live.end("INT").code(), Some(code), "{}", live.said());
+        viewers(1);
+        let status = live.end("INT");
+        let about = (&options, setup.root.display(), live.said());
+        assert_eq!(status.code(), Some(code), "{about:?}");
         assert_eq!((lines(&printed), live.said().as_str()), (0, ""));
     }
     setup.lttng("destroy past");

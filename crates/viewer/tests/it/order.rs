@@ -1,0 +1,83 @@
+//! What is told when.
+
+use model::Timestamp;
+use viewer::{Options, Seek};
+
+use crate::relay::{Next, Script, packets, view};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn packet(cpu: u32, times: &[u64]) -> Next {
+    Next::Packet(packets(cpu, &[(times, 0)]).remove(0))
+}
+
+#[test]
+fn streams_are_merged_in_order_of_time_and_the_end_is_seen() {
+    let a = vec![packet(0, &[1, 5]), Next::Inactive(20), packet(0, &[21])];
+    let b = vec![packet(1, &[2]), packet(1, &[3, 30])];
+    let told = view(Script::new(vec![(10, a), (11, b)], &[]), Options::default(), 1000);
+    assert!(told.error.is_none(), "{told:?}");
+    assert_eq!(told.events, [(1, 0), (2, 1), (3, 1), (5, 0), (21, 0), (30, 1)]);
+    assert_eq!((told.late, told.findings, told.streams), (0, 0, 2));
+}
+
+#[test]
+fn event_records_of_one_time_come_in_the_order_of_their_streams_whichever_is_listed_first() {
+    let streams = || (vec![packet(7, &[5, 6])], vec![packet(2, &[5, 6])]);
+    let (seventh, second) = streams();
+    let told = view(Script::new(vec![(1, seventh), (2, second)], &[]), Options::default(), 1000);
+    assert_eq!(told.events, [(5, 1), (5, 0), (6, 1), (6, 0)]);
+}
+
+#[test]
+fn nothing_is_told_past_a_stream_that_may_tell_of_the_time_before() {
+    let a = vec![packet(0, &[1, 5, 9]), Next::Inactive(100)];
+    let b = vec![packet(1, &[2]), Next::Inactive(5), Next::NotYet(50), packet(1, &[7])];
+    let waiting = view(Script::new(vec![(1, a), (2, b)], &[]), Options::default(), 20);
+    assert_eq!(waiting.events, [(1, 0), (2, 1), (5, 0)]);
+}
+
+#[test]
+fn a_silent_stream_holds_the_others_up_for_the_grace_and_is_told_late() {
+    let a = || vec![packet(0, &[1, 9]), Next::NotYet(9_000)];
+    let b = || vec![Next::NotYet(3_000), packet(1, &[4])];
+    // The default of a session with a short live timer is 2 s.
+    let script = || Script::new(vec![(1, a()), (2, b())], &[]);
+    assert_eq!(view(script(), Options::default(), 1_999).events, []);
+    let told = view(script(), Options::default(), 2_500);
+    assert_eq!((told.events, told.late), (vec![(1, 0), (9, 0)], 0));
+    let told = view(script(), Options::default(), 5_000);
+    assert_eq!((told.events, told.late), (vec![(1, 0), (9, 0), (4, 1)], 1));
+}
+
+#[test]
+fn streams_that_appear_are_read_from_their_beginning() {
+    let mut first = packets(0, &[(&[10], 0), (&[40], 0)]);
+    let last = Next::Packet(first.pop().unwrap());
+    let a = vec![Next::WithNewStreams(first.pop().unwrap()), last];
+    let b = vec![packet(1, &[20, 30])];
+    let told = view(Script::new(vec![(1, a), (2, b)], &[2]), Options::default(), 1000);
+    assert_eq!(told.events, [(10, 0), (20, 1), (30, 1), (40, 0)]);
+    assert_eq!((told.late, told.streams), (0, 2));
+}
+
+#[test]
+fn losses_between_packets_are_told() {
+    let mut sealed = packets(0, &[(&[1], 0), (&[2], 3), (&[3], 3), (&[4], 3)]);
+    sealed.remove(2);
+    let a = sealed.into_iter().map(Next::Packet).collect();
+    let told = view(Script::new(vec![(1, a)], &[]), Options::default(), 1000);
+    assert_eq!(told.events, [(1, 0), (2, 0), (4, 0)]);
+    assert_eq!(told.lost, [3, 1], "event records, then a packet");
+}
+
+#[test]
+fn what_is_before_the_begin_is_left_out() {
+    let at = |seconds: u64| seconds * SECOND;
+    let a = packets(0, &[(&[at(1), at(2)], 0), (&[at(3), at(5)], 0), (&[at(6)], 0)]);
+    let script = Script::new(vec![(1, a.into_iter().map(Next::Packet).collect())], &[]);
+    let begin = Timestamp::from_nanos(4_000_000_000);
+    let options = Options { seek: Seek::Beginning, begin, grace: None };
+    let told = view(script, options, 1000);
+    assert_eq!(told.events, [(5_000_000_000, 0), (6_000_000_000, 0)]);
+}

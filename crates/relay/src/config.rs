@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::after::Announce;
+
 /// Settings of a relay.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -17,6 +19,8 @@ pub struct Config {
     pub viewers: SocketAddr,
     /// How times in folder names are written.
     pub time_zone: TimeZone,
+    /// Who is told of sealed chunks.
+    pub announce: Announce,
     /// Bounds.
     pub limits: Limits,
 }
@@ -31,6 +35,7 @@ impl Config {
             data: (Ipv4Addr::LOCALHOST, 5343).into(),
             viewers: (Ipv4Addr::LOCALHOST, 5344).into(),
             time_zone: TimeZone::System,
+            announce: Announce::default(),
             limits: Limits::default(),
         }
     }

@@ -70,6 +70,16 @@ counters! {
     promises_broken,
     /// Chunks sealed.
     chunks_sealed,
+    /// Chunks that a target was told of.
+    announcements,
+    /// Attempts to tell a target of a chunk that failed; each is made again.
+    announcements_failed,
+    /// Chunks that a target was not told of because more than [`crate::Announce::waiting`] waited.
+    announcements_dropped_full,
+    /// Chunks that a target was not told of because they waited longer than [`crate::Announce::give_up`].
+    announcements_dropped_old,
+    /// Chunks that a target was not told of because they were deleted, or the target was taken out of the configuration.
+    announcements_dropped_gone,
 }
 
 /// One total.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::live::{RelativePath, ViewedTraceId};
 
+use crate::after::Outbox;
 use crate::config::Limits;
 use crate::counters::Counters;
 use crate::journal;
@@ -17,6 +18,7 @@ pub(crate) struct Env {
     pub(crate) names: Names,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
+    pub(crate) outbox: Outbox,
     next_number: AtomicU64,
     next_trash: AtomicU64,
     last_trace: AtomicU64,
@@ -24,12 +26,21 @@ pub(crate) struct Env {
 
 impl Env {
     /// `first_number` is above the numbers of all journal and session files that are there.
-    pub(crate) fn new(root: Root, names: Names, limits: Limits, first_number: u64) -> Self {
+    /// `counters` are those that `outbox` was opened with.
+    pub(crate) const fn new(
+        root: Root,
+        names: Names,
+        limits: Limits,
+        counters: Counters,
+        outbox: Outbox,
+        first_number: u64,
+    ) -> Self {
         Self {
             root,
             names,
             limits,
-            counters: Counters::default(),
+            counters,
+            outbox,
             next_number: AtomicU64::new(first_number),
             next_trash: AtomicU64::new(0),
             last_trace: AtomicU64::new(0),

@@ -8,7 +8,7 @@
 //! ```text
 //! control ─▶ control.rs ─┐               ┌─▶ stream.rs ─▶ data, index, metadata files
 //!                        ├─▶ recording.rs┤     merge.rs pairs packets and index entries
-//! data ────▶ data.rs ────┘        │      └─▶ chunk.rs ──▶ seal.rs: sync, move, announce
+//! data ────▶ data.rs ────┘        │      └─▶ chunk.rs ──▶ seal.rs: sync, manifest, move ─▶ after/: announce
 //!                                 ▼
 //!                               feed/ ◀── viewer/ ◀─▶ viewers
 //! ```
@@ -40,6 +40,7 @@
 //! # }
 //! ```
 
+mod after;
 mod chunk;
 mod config;
 mod control;
@@ -67,6 +68,7 @@ mod stream;
 mod viewer;
 mod workers;
 
+pub use after::{Announce, Target, Webhook, WebhookError};
 pub use config::{Config, Limits, TimeZone};
 pub use counters::Totals;
 pub use error::{Error, Result};

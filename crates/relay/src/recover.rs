@@ -67,6 +67,8 @@ pub(crate) struct Found {
     pub(crate) recovered: Recovered,
     /// Recording sessions that may come back.
     pub(crate) known: Vec<(Identity, Known)>,
+    /// Chunks that are in their last place, and are still to be announced.
+    moved: Vec<(Number, RelativePath)>,
     /// Chunks to seal: the n-th is of the n-th interrupted one.
     jobs: Vec<SealJob>,
     /// Above the numbers of all journal files.
@@ -91,8 +93,14 @@ pub(crate) fn recover(root: &Root, names: &Names) -> Result<Found> {
 }
 
 impl Found {
-    /// Seals the interrupted chunks.
+    /// Hands over the chunks that reached their last place, and seals the interrupted ones.
     pub(crate) fn seal(&mut self, env: &Env) {
+        for (number, folder) in self.moved.drain(..) {
+            let taken = env.outbox.add(&env.root, &folder, &env.counters);
+            if let Err(error) = taken.and_then(|()| journal::remove(&env.root, number)) {
+                self.recovered.unreadable.push(error);
+            }
+        }
         for (job, told) in self.jobs.drain(..).zip(&mut self.recovered.interrupted) {
             if let Event::Sealed(sealed) = Job::Seal(Box::new(job)).run(env).event {
                 let moved = |path: &PathBuf| match path.strip_prefix(&told.folder) {
@@ -118,8 +126,8 @@ impl Found {
             let tops = is_shared.then(|| tops(root, &entry.at)).transpose()?;
             move_chunk(root, &entry.at, &to, tops.as_ref())?;
             if sealed {
-                journal::remove(root, number)?;
                 self.recovered.finished.push(root.absolute(&to));
+                self.moved.push((number, to));
                 return Ok(());
             }
             if entry.at != entry.folder {

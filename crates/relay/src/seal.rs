@@ -1,7 +1,7 @@
 //! What happens to a chunk after its last stream has left: made durable, moved, announced; or deleted.
 //!
 //! Order: every file and folder of the chunk is synced, its manifest is written beside them, the journal says where it
-//! goes, it moves in one step, the folders it left and entered are synced, the journal entry goes. A crash
+//! goes, it moves in one step, the folders it left and entered are synced, the outbox takes it, the journal entry goes. A crash
 //! between any two leaves either a chunk that is still named by the journal or one that is whole in its last place.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +84,7 @@ impl Job {
 impl SealJob {
     fn run(self, env: &Env) -> Done {
         let folder = self.to.clone().unwrap_or_else(|| self.from.clone());
-        match self.seal(&env.root) {
+        match self.seal(env) {
             Ok(()) => {
                 env.counters.chunks_sealed.add(1);
                 let sealed = Sealed {
@@ -114,7 +114,8 @@ impl SealJob {
         }
     }
 
-    fn seal(&self, root: &Root) -> Result<()> {
+    fn seal(&self, env: &Env) -> Result<()> {
+        let root = &env.root;
         let (number, entry) = &self.journal;
         // One that never had streams and stays is no more than its number.
         if self.members.is_empty() && self.to.is_none() {
@@ -131,6 +132,7 @@ impl SealJob {
             self.tops.iter().cloned().chain(manifest).collect()
         });
         move_chunk(root, &self.from, to, tops.as_ref())?;
+        env.outbox.add(root, to, &env.counters)?;
         journal::remove(root, *number)
     }
 

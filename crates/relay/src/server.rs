@@ -11,9 +11,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::after::{After, Outbox};
 use crate::config::{Config, Limits};
 use crate::control::Control;
-use crate::counters::Totals;
+use crate::counters::{Counters, Totals};
 use crate::data::Data;
 use crate::env::Env;
 use crate::error::{Error, Result};
@@ -47,6 +48,7 @@ pub struct Relay {
     housekeeping: JoinHandle<()>,
     sealer: JoinHandle<()>,
     sealer_stop: watch::Sender<bool>,
+    after: After,
 }
 
 /// Which of the ports.
@@ -64,7 +66,7 @@ impl Relay {
     /// # Errors
     /// [`Error::File`] when the folder cannot be used, [`Error::RootInUse`], [`Error::Listen`].
     pub fn start(config: Config) -> Result<Self> {
-        let Config { root, control, data, viewers, time_zone, mut limits } = config;
+        let Config { root, control, data, viewers, time_zone, announce, mut limits } = config;
         lower_to_descriptors(&mut limits);
         let root = Root::open(&root)?;
         let names = Names::new(time_zone);
@@ -74,7 +76,9 @@ impl Relay {
         let (data, data_address) = listen(data)?;
         let (viewers, viewers_address) = listen(viewers)?;
         let viewer_connections = Arc::new(Semaphore::new(limits.viewers));
-        let env = Env::new(root, names, limits, found.next_number);
+        let counters = Counters::default();
+        let outbox = Outbox::open(&root, announce, &counters)?;
+        let env = Env::new(root, names, limits, counters, outbox, found.next_number);
         found.seal(&env);
         let registry = Arc::new(Registry::new(env, found.known));
         let workers = Arc::new(Workers::start("relay")?);
@@ -107,6 +111,7 @@ impl Relay {
             ],
             housekeeping: tokio::spawn(expire(Arc::clone(&registry), stopped.clone())),
             sealer: tokio::spawn(seal(Arc::clone(&registry), sealer_stopped)),
+            after: After::start(&registry),
             registry,
             workers,
             viewer_workers,
@@ -170,6 +175,7 @@ impl Relay {
         self.registry.end_all();
         self.sealer_stop.send_replace(true);
         ended(self.sealer.await);
+        self.after.stop().await;
     }
 }
 
@@ -296,7 +302,7 @@ fn lower_to_descriptors(limits: &mut Limits) {
 }
 
 /// A panic of a task is a bug that must be seen, but the other tasks go on.
-fn ended(result: std::result::Result<(), tokio::task::JoinError>) {
+pub(crate) fn ended(result: std::result::Result<(), tokio::task::JoinError>) {
     if let Err(error) = result {
         tracing::error!(%error, "a task of the relay failed");
     }

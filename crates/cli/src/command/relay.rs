@@ -3,13 +3,15 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
-use relay::{Config, Event, Recovered, Relay};
+use relay::{Config, Event, Recovered, Relay, Target, Webhook};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::outcome::{Outcome, complain};
 use crate::stop::Stop;
+use crate::units::parse_duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,6 +20,12 @@ Examples:
   babeltrace2 -i lttng-live net://localhost         list what is being recorded
   babeltrace2 -i lttng-live net://localhost/host/HOST/SESSION
                                                     follow a session, best one made with lttng create --live
+
+  throughline relay --announce-program /usr/local/bin/keep --announce-url http://127.0.0.1:8080/chunks
+
+Whoever is to be told of sealed chunks is told at least once, with the chunk's manifest: after a failure again, and after
+a restart. A program is run without a shell, with the chunk's folder as argument and the manifest on standard input. See
+docs/formats/chunk.md.
 
 The folder of each chunk is printed when it is complete and on the disk. SIGINT or SIGTERM end the relay: what is
 open is sealed where it stands; a second one ends it at once.";
@@ -37,6 +45,15 @@ pub(crate) struct Args {
     /// Address of the port for viewers; anyone who reaches it can read every session being recorded
     #[arg(short = 'L', long, value_name = "ADDR", default_value = "127.0.0.1:5344")]
     live: SocketAddr,
+    /// A program that is run for each sealed chunk; may be repeated
+    #[arg(long, value_name = "PROGRAM")]
+    announce_program: Vec<PathBuf>,
+    /// A URL (http://) that the manifest of each sealed chunk is posted to; may be repeated
+    #[arg(long, value_name = "URL")]
+    announce_url: Vec<Webhook>,
+    /// How long a program may run or a URL may take to answer
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    announce_timeout: Duration,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -55,6 +72,10 @@ async fn serve(args: &Args) -> anyhow::Result<Outcome> {
     let mut stop = Stop::listen()?;
     let mut config = Config::new(&args.output);
     (config.control, config.data, config.viewers) = (args.control, args.data, args.live);
+    let programs = args.announce_program.iter().cloned().map(Target::Program);
+    let urls = args.announce_url.iter().cloned().map(Target::Webhook);
+    config.announce.targets = programs.chain(urls).collect();
+    config.announce.timeout = args.announce_timeout;
     let relay = Relay::start(config).context("starting the relay")?;
     say_recovered(relay.recovered());
     complain(&format!(

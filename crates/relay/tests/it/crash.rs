@@ -13,8 +13,9 @@ use tokio::runtime::Runtime;
 use tracedir::manifest::{Contents, MANIFEST_FORMAT, Manifest, Origin, SealedBy};
 use wire::live::{ChunkId, CloseAction, DataHeader, NetSeqNum, Request};
 
+use crate::announce::{Peer, tell};
 use crate::disk::{files, manifests, wait_until};
-use crate::producer::{CREATED, Producer, index, packets, session, start};
+use crate::producer::{CREATED, Producer, index, packets, session, start, start_with};
 
 type Files = BTreeMap<String, (u64, String)>;
 
@@ -276,13 +277,13 @@ fn a_move_that_had_begun_is_finished() {
     assert!(crash.restart().recovered().finished.is_empty());
 }
 
-/// Sealing is: manifest, note of the move, everything into a hidden folder, that folder to its last place, note away.
+/// Sealing is: manifest, note of the move, everything into a hidden folder, that folder to its last place, outbox, note away.
 /// The relay may be killed after any of them.
 #[test]
 fn a_seal_that_was_cut_off_anywhere_is_finished_with_its_manifest() {
     let session = "host/s-20261120-162218";
     let archive = "20261120T162218+0000-20261120T162219+0000-0";
-    for step in 0..5 {
+    for step in 0..6 {
         let crash = Crash::new(false);
         let folder = crash.image.path().join(session);
         let archives = folder.join("archives");
@@ -303,14 +304,24 @@ fn a_seal_that_was_cut_off_anywhere_is_finished_with_its_manifest() {
         if step >= 4 {
             fs::rename(&hidden, &last).unwrap();
         }
-        let relay = crash.restart();
+        let peer = Peer::new([]);
+        if step >= 5 {
+            let outbox = crash.image.path().join(".relay/outbox");
+            fs::create_dir(&outbox).unwrap();
+            let url = peer.url();
+            let entry = format!("relay-announcement 1\nto webhook {url}\nfolder {to}\n");
+            fs::write(outbox.join("0"), entry).unwrap();
+        }
+        let relay = start_with(&crash.runtime, crash.image.path(), |config| tell(config, &peer));
         let root = crash.image.path().canonicalize().unwrap();
         assert_eq!(relay.recovered().finished, [root.join(&to)], "step {step}");
         assert!(relay.recovered().unreadable.is_empty(), "step {step}");
         let manifests = manifests(&root);
         assert_eq!(manifests.keys().collect::<Vec<_>>(), [&root.join(&to)], "step {step}");
         assert!(!hidden.exists() && !folder.join("ust").exists(), "step {step}");
+        wait_until("the announcement", || relay.totals().announcements == 1);
         crash.runtime.block_on(relay.shutdown());
+        assert_eq!(peer.told(), [manifests.into_values().next().unwrap()], "step {step}");
     }
 }
 

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails here fails")]
 
 mod acknowledge;
+mod announce;
 mod client;
 mod crash;
 mod disk;

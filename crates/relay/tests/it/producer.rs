@@ -27,13 +27,22 @@ pub(crate) fn path(text: &str) -> RelativePath {
 
 /// Starts a relay on free ports.
 pub(crate) fn start(runtime: &Runtime, root: &Path, limits: Limits) -> Relay {
+    start_with(runtime, root, |config| config.limits = limits)
+}
+
+/// Starts a relay on free ports, set up further.
+pub(crate) fn start_with(
+    runtime: &Runtime,
+    root: &Path,
+    set_up: impl FnOnce(&mut Config),
+) -> Relay {
     runtime.block_on(async {
         let mut config = Config::new(root);
         config.control.set_port(0);
         config.data.set_port(0);
         config.viewers.set_port(0);
         config.time_zone = TimeZone::Utc;
-        config.limits = limits;
+        set_up(&mut config);
         Relay::start(config).unwrap()
     })
 }

@@ -1,0 +1,168 @@
+//! Tells one target of the chunks in its queue, until the relay ends.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracedir::manifest::{HIDDEN_MANIFEST, MANIFEST, MAX_MANIFEST_BYTES};
+use wire::live::RelativePath;
+
+use super::outbox::{Dropped, Entry, Queue};
+use super::{Failure, Target, program};
+use crate::env::Env;
+use crate::error::{Error, FileContext};
+use crate::registry::Registry;
+use crate::root::Root;
+
+/// What became of an attempt.
+enum Outcome {
+    Told,
+    /// The chunk was deleted by somebody.
+    Gone,
+    Failed(Failure),
+}
+
+/// Tells the target with the number `index` of chunks as they are sealed. After `stop` it tells of what waits until
+/// [`Announce::at_end`](super::Announce::at_end) is over or an attempt fails.
+pub(crate) async fn deliver(
+    registry: Arc<Registry>,
+    index: usize,
+    mut stop: watch::Receiver<bool>,
+) {
+    let env = &registry.env;
+    let Some(queue) = env.outbox.queues().get(index) else { return };
+    let mut failures = 0;
+    loop {
+        let is_stopping = *stop.borrow();
+        let Some(entry) = queue.next() else {
+            if is_stopping {
+                return;
+            }
+            tokio::select! {
+                () = queue.added.notified() => {}
+                _ = stop.wait_for(|stop| *stop) => {}
+            }
+            continue;
+        };
+        let until = end_of(stop.clone(), env.outbox.announce.at_end);
+        let attempt = tokio::select! {
+            attempt = attempt(env, queue, &entry) => attempt,
+            () = until => return,
+        };
+        match settle(env, queue, &entry, attempt) {
+            Ok(true) => failures = 0,
+            Ok(false) if is_stopping => return,
+            Ok(false) => {
+                failures += 1;
+                let pause = pause(
+                    env.outbox.announce.first_pause,
+                    env.outbox.announce.longest_pause,
+                    failures,
+                );
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    _ = stop.wait_for(|stop| *stop) => {}
+                }
+            }
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "outbox");
+                return;
+            }
+        }
+    }
+}
+
+/// `patience` after the stop.
+async fn end_of(mut stop: watch::Receiver<bool>, patience: Duration) {
+    // The sender going away means the same.
+    drop(stop.wait_for(|stop| *stop).await);
+    tokio::time::sleep_until(Instant::now() + patience).await;
+}
+
+/// How long a target rests after so many failures in a row.
+fn pause(first: Duration, longest: Duration, failures: u32) -> Duration {
+    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    first.saturating_mul(doubled).min(longest)
+}
+
+/// Notes what became of an attempt; says whether the target works.
+fn settle(env: &Env, queue: &Queue, entry: &Entry, outcome: Outcome) -> crate::Result<bool> {
+    match outcome {
+        Outcome::Told => {
+            env.counters.announcements.add(1);
+            queue.done(&env.root, entry)?;
+            Ok(true)
+        }
+        Outcome::Gone => {
+            queue.drop(&env.root, entry, Dropped::Gone, &env.counters)?;
+            Ok(true)
+        }
+        Outcome::Failed(failure) => {
+            env.counters.announcements_failed.add(1);
+            tracing::warn!(
+                to = queue.name(),
+                chunk = %entry.folder,
+                error = &failure as &dyn std::error::Error,
+                "cannot announce a chunk; it is tried again"
+            );
+            if entry.since.elapsed() > env.outbox.announce.give_up {
+                queue.drop(&env.root, entry, Dropped::TooOld, &env.counters)?;
+            } else {
+                queue.later(entry);
+            }
+            Ok(false)
+        }
+    }
+}
+
+async fn attempt(env: &Env, queue: &Queue, entry: &Entry) -> Outcome {
+    let Some(manifest) = manifest(&env.root, &entry.folder) else { return Outcome::Gone };
+    let timeout = env.outbox.announce.timeout;
+    let told = match &queue.target {
+        Target::Program(path) => match env.root.read(&manifest) {
+            Ok(file) => program::run(path, &env.root.absolute(&entry.folder), file, timeout).await,
+            Err(error) => Err(Failure::Manifest(error)),
+        },
+        Target::Webhook(webhook) => match read(&env.root, &manifest) {
+            Ok(bytes) => match tokio::time::timeout(timeout, webhook.post(bytes)).await {
+                Ok(told) => told,
+                Err(_elapsed) => Err(Failure::Timeout),
+            },
+            Err(error) => Err(Failure::Manifest(error)),
+        },
+    };
+    told.map_or_else(Outcome::Failed, |()| Outcome::Told)
+}
+
+/// Where a chunk's manifest is.
+fn manifest(root: &Root, folder: &RelativePath) -> Option<RelativePath> {
+    [MANIFEST, HIDDEN_MANIFEST]
+        .into_iter()
+        .filter_map(|name| RelativePath::new(name).ok())
+        .map(|name| folder.join_path(&name))
+        .find(|path| root.exists(path))
+}
+
+fn read(root: &Root, path: &RelativePath) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let file = root.read(path)?;
+    file.take(MAX_MANIFEST_BYTES).read_to_end(&mut bytes).on("read", path.as_path())?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let pauses: Vec<u64> = [1, 2, 3, 6, 7, 33, u32::MAX]
+            .map(|failures| {
+                pause(Duration::from_secs(1), Duration::from_secs(60), failures).as_secs()
+            })
+            .to_vec();
+        assert_eq!(pauses, [1, 2, 4, 32, 60, 60, 60]);
+    }
+}

@@ -1,0 +1,131 @@
+//! What happens to a chunk after it was sealed: those who want to know are told, and one day it is deleted.
+//!
+//! ```text
+//! seal.rs ─▶ outbox.rs: one file for each chunk and target ─▶ deliver.rs, a task for each target ─▶ program.rs
+//!                                 │                                                             └─▶ webhook.rs
+//!                                 └─ what is not told yet is kept by ▶ retention.rs
+//! ```
+
+mod deliver;
+mod outbox;
+mod program;
+mod webhook;
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::error::{Error, Result};
+use crate::registry::Registry;
+use crate::server::ended;
+pub(crate) use outbox::Outbox;
+pub use webhook::{Webhook, WebhookError};
+
+/// Who is told of sealed chunks, and how patiently. Each is told of each chunk at least once.
+#[derive(Debug, Clone)]
+pub struct Announce {
+    /// Who.
+    pub targets: Vec<Target>,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+    /// How long a target rests after an attempt that failed; doubled with each further one.
+    pub first_pause: Duration,
+    /// The longest rest.
+    pub longest_pause: Duration,
+    /// Chunks that wait for one target. When one more is sealed, the one that waited longest is dropped and counted.
+    pub waiting: usize,
+    /// How long a chunk waits in one run of the relay before it is dropped and counted.
+    pub give_up: Duration,
+    /// How long [`Relay::shutdown`](crate::Relay::shutdown) waits for what can be told at once; the rest is told
+    /// after the next start.
+    pub at_end: Duration,
+}
+
+impl Default for Announce {
+    fn default() -> Self {
+        Self {
+            targets: Vec::new(),
+            timeout: Duration::from_secs(30),
+            first_pause: Duration::from_secs(1),
+            longest_pause: Duration::from_secs(60),
+            waiting: 1000,
+            give_up: Duration::from_secs(24 * 3600),
+            at_end: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Someone who is told of sealed chunks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A program: run without a shell, with the chunk's folder as its only argument and the manifest on standard input.
+    /// It is told when it ends with 0.
+    Program(PathBuf),
+    /// A URL that the manifest is posted to. It is told when it answers 2xx.
+    Webhook(Webhook),
+}
+
+impl Target {
+    /// What the target is called in the outbox: the same in each run.
+    pub(crate) fn name(&self) -> Result<String> {
+        match self {
+            Self::Program(path) => {
+                let text = str::from_utf8(path.as_os_str().as_bytes()).ok();
+                let text = text.filter(|text| !text.is_empty() && !text.contains(['\n', '\r']));
+                text.map(|text| format!("program {text}")).ok_or(Error::Meaningless {
+                    what: "a program whose path is not one line of text",
+                })
+            }
+            Self::Webhook(webhook) => Ok(format!("webhook {webhook}")),
+        }
+    }
+}
+
+/// The tasks that follow sealing.
+#[derive(Debug)]
+pub(crate) struct After {
+    tasks: Vec<JoinHandle<()>>,
+    stop: watch::Sender<bool>,
+}
+
+impl After {
+    pub(crate) fn start(registry: &Arc<Registry>) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let targets = 0..registry.env.outbox.queues().len();
+        let deliver =
+            |index| tokio::spawn(deliver::deliver(Arc::clone(registry), index, stopped.clone()));
+        Self { tasks: targets.map(deliver).collect(), stop }
+    }
+
+    /// Ends them; nothing is sealed any more.
+    pub(crate) async fn stop(self) {
+        self.stop.send_replace(true);
+        for task in self.tasks {
+            ended(task.await);
+        }
+    }
+}
+
+/// Why an attempt to tell someone failed. All of them are tried again.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("cannot start the program")]
+    Start(#[source] io::Error),
+    #[error("the program ended with {0}")]
+    Ended(std::process::ExitStatus),
+    #[error("cannot reach the peer")]
+    Connect(#[source] io::Error),
+    #[error("the peer does not speak HTTP")]
+    Http(#[from] hyper::Error),
+    #[error("the peer answered {0}")]
+    Status(u16),
+    #[error("it took longer than it may")]
+    Timeout,
+    #[error("the manifest cannot be read")]
+    Manifest(#[source] Error),
+}

@@ -1,0 +1,303 @@
+//! Who is still to be told of which sealed chunk, kept on the disk.
+//!
+//! One small file for each chunk and target, `ROOT/.relay/outbox/N`, written after the chunk reached its last place and
+//! before its journal entry goes, removed when the target has been told:
+//!
+//! ```text
+//! relay-announcement 1                format and version
+//! to webhook http://ci.example/new    the target
+//! folder vm/cap-…/archives/…          the chunk
+//! ```
+//! A relay that is killed in between finds either the journal entry, and writes the file again, or the file. So each target
+//! is told at least once, and never of a chunk that is not whole in its last place.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+use wire::live::RelativePath;
+
+use super::{Announce, Target};
+use crate::counters::Counters;
+use crate::error::{FileContext, Result};
+use crate::root::Root;
+
+const FOLDER: &str = "outbox";
+const FIRST_LINE: &str = "relay-announcement 1";
+/// Longest file that is read, in bytes: a path and a URL.
+const MAX_LEN: u64 = 64 * 1024;
+
+/// What waits, for each target.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    pub(crate) announce: Announce,
+    queues: Vec<Queue>,
+    next: AtomicU64,
+}
+
+/// What waits for one target.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) target: Target,
+    name: String,
+    waiting: Mutex<VecDeque<Entry>>,
+    pub(crate) added: Notify,
+}
+
+/// A chunk that a target is to be told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    number: u64,
+    /// Relative to the root.
+    pub(crate) folder: RelativePath,
+    pub(crate) since: Instant,
+}
+
+/// Why a target will not be told of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dropped {
+    /// More chunks wait than may.
+    Full,
+    /// It has waited too long.
+    TooOld,
+    /// The chunk was deleted, or the target is not in the configuration any more.
+    Gone,
+}
+
+impl Outbox {
+    /// Reads what an earlier run has left.
+    pub(crate) fn open(root: &Root, announce: Announce, counters: &Counters) -> Result<Self> {
+        let mut queues = Vec::new();
+        for target in &announce.targets {
+            let name = target.name()?;
+            let (waiting, added) = (Mutex::default(), Notify::new());
+            queues.push(Queue { target: target.clone(), name, waiting, added });
+        }
+        let outbox = Self { announce, queues, next: AtomicU64::new(0) };
+        let mut numbers: Vec<u64> = root
+            .list(&Root::own(FOLDER))?
+            .iter()
+            .filter_map(|entry| entry.name.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        outbox.next.store(numbers.last().map_or(0, |last| last + 1), Ordering::Relaxed);
+        for number in numbers {
+            outbox.load(root, number, counters)?;
+        }
+        Ok(outbox)
+    }
+
+    fn load(&self, root: &Root, number: u64, counters: &Counters) -> Result<()> {
+        let path = file(number);
+        let mut text = String::new();
+        root.read(&path)?.take(MAX_LEN).read_to_string(&mut text).on("read", path.as_path())?;
+        let found = parse(&text).and_then(|(to, folder)| {
+            Some((self.queues.iter().find(|queue| queue.name == to)?, folder))
+        });
+        let Some((queue, folder)) = found else {
+            tracing::warn!(text, "an announcement for nobody in the configuration is dropped");
+            count(counters, Dropped::Gone);
+            return root.remove_file(&path);
+        };
+        queue.push(Entry { number, folder, since: Instant::now() });
+        self.make_room(root, queue, counters)
+    }
+
+    /// Notes that every target is to be told of the chunk in its last place `folder`. It is on the disk afterwards.
+    pub(crate) fn add(
+        &self,
+        root: &Root,
+        folder: &RelativePath,
+        counters: &Counters,
+    ) -> Result<()> {
+        for queue in &self.queues {
+            if queue.lock().iter().any(|entry| entry.folder == *folder) {
+                continue;
+            }
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let text = format!("{FIRST_LINE}\nto {}\nfolder {folder}\n", queue.name);
+            root.write_whole_synced(&Root::own(FOLDER), &number.to_string(), text.as_bytes())?;
+            queue.push(Entry { number, folder: folder.clone(), since: Instant::now() });
+            self.make_room(root, queue, counters)?;
+            queue.added.notify_one();
+        }
+        Ok(())
+    }
+
+    fn make_room(&self, root: &Root, queue: &Queue, counters: &Counters) -> Result<()> {
+        loop {
+            let oldest = {
+                let mut waiting = queue.lock();
+                let is_full = waiting.len() > self.announce.waiting.max(1);
+                let by_number = waiting.iter().enumerate().min_by_key(|(_, entry)| entry.number);
+                match by_number.map(|(at, _)| at).filter(|_| is_full) {
+                    Some(at) => waiting.remove(at),
+                    None => None,
+                }
+            };
+            let Some(entry) = oldest else { return Ok(()) };
+            tracing::warn!(to = queue.name, chunk = %entry.folder, "too many chunks wait: not announced");
+            count(counters, Dropped::Full);
+            root.remove_file(&file(entry.number))?;
+        }
+    }
+
+    pub(crate) fn queues(&self) -> &[Queue] {
+        &self.queues
+    }
+}
+
+impl Queue {
+    /// The next to be told of; it stays in the queue until [`Queue::done`].
+    pub(crate) fn next(&self) -> Option<Entry> {
+        self.lock().front().cloned()
+    }
+
+    /// Puts an entry behind the others, so that a chunk that cannot be told of does not hold them.
+    pub(crate) fn later(&self, entry: &Entry) {
+        let mut waiting = self.lock();
+        if let Some(at) = waiting.iter().position(|other| other.number == entry.number)
+            && let Some(entry) = waiting.remove(at)
+        {
+            waiting.push_back(entry);
+        }
+    }
+
+    /// Forgets an entry: the target has been told.
+    pub(crate) fn done(&self, root: &Root, entry: &Entry) -> Result<()> {
+        root.remove_file(&file(entry.number))?;
+        self.lock().retain(|other| other.number != entry.number);
+        Ok(())
+    }
+
+    /// Forgets an entry that the target will not be told of.
+    pub(crate) fn drop(
+        &self,
+        root: &Root,
+        entry: &Entry,
+        why: Dropped,
+        counters: &Counters,
+    ) -> Result<()> {
+        tracing::warn!(to = self.name, chunk = %entry.folder, ?why, "not announced");
+        count(counters, why);
+        self.done(root, entry)
+    }
+
+    /// As logs name the target.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn push(&self, entry: Entry) {
+        self.lock().push_back(entry);
+    }
+
+    /// A panic while it was held has been reported where it happened; the queue is whole before and after each step.
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn count(counters: &Counters, why: Dropped) {
+    match why {
+        Dropped::Full => counters.announcements_dropped_full.add(1),
+        Dropped::TooOld => counters.announcements_dropped_old.add(1),
+        Dropped::Gone => counters.announcements_dropped_gone.add(1),
+    }
+}
+
+fn file(number: u64) -> RelativePath {
+    Root::own(&format!("{FOLDER}/{number}"))
+}
+
+/// The target's name and the chunk's folder.
+fn parse(text: &str) -> Option<(&str, RelativePath)> {
+    let mut lines = text.lines();
+    let is_ours = lines.next() == Some(FIRST_LINE);
+    let to = lines.next()?.strip_prefix("to ")?;
+    let folder = RelativePath::new(lines.next()?.strip_prefix("folder ")?).ok()?;
+    (is_ours && lines.next().is_none()).then_some((to, folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelativePath {
+        RelativePath::new(text).unwrap()
+    }
+
+    fn announce(programs: &[&str], waiting: usize) -> Announce {
+        let targets = programs.iter().map(|program| Target::Program(program.into())).collect();
+        Announce { targets, waiting, ..Announce::default() }
+    }
+
+    fn folders(queue: &Queue) -> Vec<String> {
+        queue.lock().iter().map(|entry| entry.folder.to_string()).collect()
+    }
+
+    #[test]
+    fn what_waits_is_there_after_a_restart_for_targets_that_are_still_configured() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let counters = Counters::default();
+        let outbox = Outbox::open(&root, announce(&["/a", "/b"], 10), &counters).unwrap();
+        for name in ["h/1", "h/2", "h/2", "h/3"] {
+            outbox.add(&root, &path(name), &counters).unwrap();
+        }
+        let [first, _] = outbox.queues() else { panic!("two targets") };
+        let entry = first.next().unwrap();
+        first.done(&root, &entry).unwrap();
+
+        let again = Outbox::open(&root, announce(&["/b", "/a"], 10), &counters).unwrap();
+        let [b, a] = again.queues() else { panic!("two targets") };
+        assert_eq!(folders(a), ["h/2", "h/3"]);
+        assert_eq!(folders(b), ["h/1", "h/2", "h/3"]);
+        again.add(&root, &path("h/4"), &counters).unwrap();
+
+        let less = Outbox::open(&root, announce(&["/a"], 10), &counters).unwrap();
+        assert_eq!(folders(less.queues().first().unwrap()), ["h/2", "h/3", "h/4"]);
+        assert_eq!(counters.totals().announcements_dropped_gone, 4);
+        let left = std::fs::read_dir(folder.path().join(".relay/outbox")).unwrap().count();
+        assert_eq!(left, 3);
+    }
+
+    #[test]
+    fn when_too_many_wait_the_oldest_are_dropped_and_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let counters = Counters::default();
+        let outbox = Outbox::open(&root, announce(&["/a"], 2), &counters).unwrap();
+        for name in ["h/1", "h/2"] {
+            outbox.add(&root, &path(name), &counters).unwrap();
+        }
+        let queue = outbox.queues().first().unwrap();
+        queue.later(&queue.next().unwrap());
+        assert_eq!(folders(queue), ["h/2", "h/1"]);
+        outbox.add(&root, &path("h/3"), &counters).unwrap();
+        assert_eq!(folders(queue), ["h/2", "h/3"], "the oldest, wherever it is in the queue");
+        assert_eq!(counters.totals().announcements_dropped_full, 1);
+        assert_eq!(std::fs::read_dir(folder.path().join(".relay/outbox")).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn only_whole_files_are_read() {
+        let text = "relay-announcement 1\nto program /a\nfolder h/1\n";
+        assert_eq!(parse(text), Some(("program /a", path("h/1"))));
+        for bad in ["", "relay-announcement 1\nto program /a\n", "x\nto a\nfolder b\n"] {
+            assert_eq!(parse(bad), None, "{bad:?}");
+        }
+        assert_eq!(parse("relay-announcement 1\nto a\nfolder ../../etc\n"), None);
+        assert_eq!(parse(&format!("{text}more\n")), None);
+    }
+
+    #[test]
+    fn a_program_is_one_line_of_text() {
+        assert!(Target::Program("/a b".into()).name().is_ok());
+        assert!(Target::Program("/a\nfolder x".into()).name().is_err());
+        assert!(Target::Program("".into()).name().is_err());
+    }
+}

@@ -83,8 +83,8 @@ pub struct Limits {
     /// Streams of one recording session that viewers can read after they ended.
     pub viewed_closed_streams: usize,
     /// For sessions without live timer: how long a packet is held back from viewers so that metadata can catch up, and
-    /// how long a stream must be silent before viewers are told that nothing is still to come from that time. The switch timers
-    /// of such a session must be shorter.
+    /// how long, beside the time its packets take to be sent, a stream must be silent before viewers are told that
+    /// nothing is still to come from that time.
     pub untimed_grace: Duration,
     /// Events a subscriber may be behind before it loses the oldest.
     pub event_backlog: usize,

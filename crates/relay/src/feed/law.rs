@@ -8,10 +8,16 @@
 //! - **beacon**: what the producer said, once every packet up to the beacon's number is released or lost, and unless
 //!   an entry with a larger number came before it;
 //! - **silence**, only for sessions without live timer: a stream that released nothing for a while is taken to have
-//!   nothing before what other streams had reached when that while began, because its switch timer would have flushed
-//!   it since. This one is a guess, and packets that prove it wrong are withheld from viewers who were told so.
+//!   nothing before what other streams had reached when that while began. The while is a grace and the longest time
+//!   between begin and end of its own packets, its [`span`]: what happened before would have been sent since. This one is
+//!   a guess, and packets that prove it wrong are withheld from viewers who were told so.
+
+use std::time::Duration;
 
 use wire::live::NetSeqNum;
+
+/// No packet is taken to need longer than this.
+pub(crate) const MOST_SPAN: Duration = Duration::from_secs(60);
 
 /// What becomes of a beacon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +56,13 @@ pub(crate) fn keeps_promise(begin: u64, beacon: Option<u64>) -> bool {
 /// time never goes back.
 pub(crate) const fn may_follow(begin: u64, told: u64) -> bool {
     begin >= told
+}
+
+/// How long packets of a stream take from begin to end, after another one: the longest, of which each packet takes a
+/// sixteenth off. A cycle is taken for a nanosecond, as it is with LTTng.
+pub(crate) fn span(before: Duration, begin: u64, end: u64) -> Duration {
+    let faded = before - before / 16;
+    faded.max(Duration::from_nanos(end.saturating_sub(begin)).min(MOST_SPAN))
 }
 
 /// Whether numbers are released in their order.

@@ -15,6 +15,8 @@
 
 mod documents;
 pub(crate) mod law;
+#[cfg(test)]
+mod simulation;
 mod stream;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -86,6 +88,8 @@ struct State {
     /// How many times streams were published.
     publications: u64,
     reach: Reach,
+    /// The longest span of any stream.
+    span: Duration,
     is_over: bool,
 }
 
@@ -260,9 +264,20 @@ impl Feed {
         file: Option<&Arc<File>>,
         counters: &Counters,
     ) {
-        let now = Instant::now();
+        self.release_at(handle, (chunk, place), entry, file, counters, Instant::now());
+    }
+
+    fn release_at(
+        &self,
+        handle: StreamHandle,
+        (chunk, place): (ChunkId, Place),
+        entry: PacketIndex,
+        file: Option<&Arc<File>>,
+        counters: &Counters,
+        now: Instant,
+    ) {
         let mut state = lock(&self.state);
-        let State { streams, reach, .. } = &mut *state;
+        let State { streams, reach, span, .. } = &mut *state;
         let Some(known) = streams.get_mut(&handle) else { return };
         let Content::Packets(stream) = &mut known.content else { return };
         if !stream.keeps_promise(&entry) {
@@ -275,7 +290,8 @@ impl Feed {
         self.budget.0.fetch_add(1, Ordering::Relaxed);
         self.budget.0.fetch_sub(dropped, Ordering::Relaxed);
         if self.is_untimed() {
-            reach.note(now, entry.timestamp_end, self.grace);
+            *span = (*span).max(stream.span());
+            reach.note(now, entry.timestamp_end, self.grace + law::MOST_SPAN);
         }
         if let Some(file) = file {
             known.opened(chunk, place.file, file);
@@ -493,7 +509,9 @@ impl Feed {
         }
         let untimed = self.is_untimed().then(|| Untimed {
             grace: self.grace,
-            reach: state.reach.before(now, self.grace),
+            reach: &state.reach,
+            span: state.span,
+            is_final: state.is_over || state.has_all_metadata(entry.trace),
             class: stream.class().or_else(|| state.class_of_channel(entry)),
         });
         Some(stream.next(cursor, now, untimed))
@@ -592,6 +610,12 @@ impl State {
             Entry { content: Content::Metadata(metadata), .. } => Some((handle, metadata.whole())),
             Entry { .. } => None,
         }
+    }
+
+    /// Whether no more metadata can come for a trace.
+    fn has_all_metadata(&self, trace: ViewedTraceId) -> bool {
+        let metadata = self.metadata.get(&trace).and_then(|handle| self.streams.get(handle));
+        metadata.is_some_and(Entry::is_closed)
     }
 
     /// The class of another stream of the same channel: LTTng names streams `CHANNEL_CPU`.

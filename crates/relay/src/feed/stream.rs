@@ -42,6 +42,10 @@ pub(crate) struct Stream {
     /// Halves of packets wait for their other half.
     is_incomplete: bool,
     last_release: Option<Instant>,
+    /// End of the last packet that was released.
+    reached: Option<u64>,
+    /// How long packets take to be sent: the longest from begin to end, of late.
+    span: Duration,
     is_closed: bool,
 }
 
@@ -74,13 +78,17 @@ pub(crate) enum Next {
 }
 
 /// How a session without live timer is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Untimed {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Untimed<'a> {
     /// How long a packet is held back so that metadata can catch up, and how long a stream must be silent before it is
     /// taken to have nothing.
     pub(crate) grace: Duration,
-    /// The latest time any stream of the session had reached that long ago.
-    pub(crate) reach: Option<u64>,
+    /// How far the streams of the session were, and when.
+    pub(crate) reach: &'a Reach,
+    /// The longest [`Stream::span`] in the session, for a stream that had no packet.
+    pub(crate) span: Duration,
+    /// All metadata have come: packets need not wait for them.
+    pub(crate) is_final: bool,
     /// A class for a stream that has not named its own: that of another stream of its channel.
     pub(crate) class: Option<u64>,
 }
@@ -100,6 +108,8 @@ impl Stream {
         self.class.get_or_insert(entry.stream_class_id);
         self.beacon = None;
         self.last_release = Some(now);
+        self.reached = Some(entry.timestamp_end);
+        self.span = law::span(self.span, entry.timestamp_begin, entry.timestamp_end);
         self.packets.push_back(Packet { chunk, place, entry, released: now, is_gone: false });
         let mut dropped = 0;
         while self.packets.len() > kept.max(1) {
@@ -155,6 +165,11 @@ impl Stream {
         self.class
     }
 
+    /// How long its packets took to be sent.
+    pub(crate) const fn span(&self) -> Duration {
+        self.span
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.packets.len()
     }
@@ -200,7 +215,12 @@ impl Stream {
 
     /// Decides what a viewer is told, and moves its cursor over what it cannot get. After [`Next::Packet`] the caller
     /// sets `cursor.next` behind the packet it has given.
-    pub(crate) fn next(&self, cursor: &mut Cursor, now: Instant, untimed: Option<Untimed>) -> Next {
+    pub(crate) fn next(
+        &self,
+        cursor: &mut Cursor,
+        now: Instant,
+        untimed: Option<Untimed<'_>>,
+    ) -> Next {
         if cursor.next < self.first {
             cursor.missed += self.first - cursor.next;
             cursor.next = self.first;
@@ -210,9 +230,7 @@ impl Stream {
         for packet in self.packets.iter().skip(skipped) {
             if packet.is_gone {
                 cursor.missed += 1;
-            } else if untimed
-                .is_some_and(|it| !self.is_closed && !waited(packet.released, it.grace))
-            {
+            } else if untimed.is_some_and(|it| !it.is_final && !waited(packet.released, it.grace)) {
                 return Next::NotYet;
             } else if law::may_follow(packet.entry.timestamp_begin, cursor.told) {
                 return Next::Packet(cursor.next, *packet);
@@ -227,7 +245,12 @@ impl Stream {
         let silent = untimed.filter(|it| {
             !self.is_incomplete && self.last_release.is_none_or(|last| waited(last, it.grace))
         });
-        let until = self.beacon.max(silent.and_then(|it| it.reach));
+        let silence = silent.and_then(|it| {
+            let span = if self.last_release.is_some() { self.span } else { it.span };
+            it.reach.before(now, it.grace + span)
+        });
+        // A time before the end of a packet that was given would take the viewer back.
+        let until = self.beacon.max(silence).filter(|until| Some(*until) >= self.reached);
         let class = self.class.or(untimed.and_then(|it| it.class));
         match (until, class) {
             (Some(until), Some(class)) => {
@@ -239,7 +262,7 @@ impl Stream {
     }
 }
 
-/// The latest time any stream had reached, now and a while ago.
+/// The latest time any stream of a session had reached, now and a while ago.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
     /// When, and how far; both increase.
@@ -247,11 +270,11 @@ pub(crate) struct Reach {
 }
 
 /// Steps closer together than this are one, counted from the later.
-const REACH_STEP: Duration = Duration::from_millis(20);
+const REACH_STEP: Duration = Duration::from_millis(50);
 
 impl Reach {
-    /// A stream has reached a time. Keeps what is needed to look back by `grace`: 2 + grace / 20 ms steps at most.
-    pub(crate) fn note(&mut self, now: Instant, time: u64, grace: Duration) {
+    /// A stream has reached a time. Keeps what is needed to look back by `back`: about `back` / 25 ms steps at most.
+    pub(crate) fn note(&mut self, now: Instant, time: u64, back: Duration) {
         let before = self.steps.back().copied();
         if before.is_some_and(|(_, reached)| reached >= time) {
             return;
@@ -264,25 +287,26 @@ impl Reach {
             self.steps.pop_back();
         }
         self.steps.push_back((now, time));
-        while self.steps.get(1).is_some_and(|(then, _)| has_passed(now, *then, grace)) {
+        while self.steps.get(1).is_some_and(|(then, _)| has_passed(now, *then, back)) {
             self.steps.pop_front();
         }
     }
 
-    /// The latest time reached at least `grace` ago.
-    pub(crate) fn before(&self, now: Instant, grace: Duration) -> Option<u64> {
-        let old = self.steps.iter().rev().find(|(then, _)| has_passed(now, *then, grace));
+    /// The latest time reached at least `back` ago.
+    pub(crate) fn before(&self, now: Instant, back: Duration) -> Option<u64> {
+        let old = self.steps.iter().rev().find(|(then, _)| has_passed(now, *then, back));
         old.map(|(_, time)| *time)
     }
 }
 
-fn has_passed(now: Instant, then: Instant, grace: Duration) -> bool {
-    now.saturating_duration_since(then) >= grace
+fn has_passed(now: Instant, then: Instant, back: Duration) -> bool {
+    now.saturating_duration_since(then) >= back
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::feed::law::MOST_SPAN;
     use wire::live::StreamHandle;
 
     pub(crate) fn entry(number: u64, begin: u64, end: u64) -> PacketIndex {
@@ -315,7 +339,12 @@ pub(super) mod tests {
     }
 
     /// The next answer as text; a packet is taken.
-    fn ask(stream: &Stream, cursor: &mut Cursor, now: Instant, untimed: Option<Untimed>) -> String {
+    fn ask(
+        stream: &Stream,
+        cursor: &mut Cursor,
+        now: Instant,
+        untimed: Option<Untimed<'_>>,
+    ) -> String {
         match stream.next(cursor, now, untimed) {
             Next::Packet(number, packet) => {
                 cursor.next = number + 1;
@@ -406,44 +435,64 @@ pub(super) mod tests {
         let start = Instant::now();
         let grace = Duration::from_secs(2);
         let at = |millis| start + Duration::from_millis(millis);
-        let untimed = |reach| Some(Untimed { grace, reach, class: None });
+        let mut reach = Reach::default();
         let mut stream = Stream::default();
         let mut cursor = stream.beginning();
-        release(&mut stream, 0, 100, at(0));
-        assert_eq!(ask(&stream, &mut cursor, at(1999), untimed(None)), "not yet");
-        assert_eq!(ask(&stream, &mut cursor, at(2000), untimed(None)), "packet 0 at 0");
-        assert_eq!(ask(&stream, &mut cursor, at(2000), untimed(None)), "not yet");
-        let said = ask(&stream, &mut cursor, at(2001), untimed(Some(105)));
-        assert_eq!(said, "nothing before 105 (class 7)");
-        release(&mut stream, 1, 120, at(3000));
+        let say = |stream: &Stream, cursor: &mut Cursor, millis, reach: &Reach| {
+            let is_final = stream.is_closed();
+            let untimed = Untimed { grace, reach, span: Duration::ZERO, is_final, class: None };
+            ask(stream, cursor, at(millis), Some(untimed))
+        };
+        // Its packets take 400 ms to be sent.
+        let first = entry(0, 100, 400_000_100);
+        stream.release(ChunkId::new(0), place(0), first, at(0), 4);
+        stream.settled(None, Some(NetSeqNum::new(0)));
+        assert_eq!(say(&stream, &mut cursor, 1999, &reach), "not yet");
+        assert_eq!(say(&stream, &mut cursor, 2000, &reach), "packet 0 at 0");
+        assert_eq!(say(&stream, &mut cursor, 2000, &reach), "not yet");
+        reach.note(at(100), 300_000_000, MOST_SPAN);
+        assert_eq!(say(&stream, &mut cursor, 2501, &reach), "not yet", "it would go back");
+        reach.note(at(200), 500_000_000, MOST_SPAN);
+        assert_eq!(say(&stream, &mut cursor, 2599, &reach), "not yet");
+        assert_eq!(say(&stream, &mut cursor, 2600, &reach), "nothing before 500000000 (class 7)");
+        release(&mut stream, 1, 600_000_000, at(3000));
+        assert_eq!(say(&stream, &mut cursor, 3000, &reach), "not yet");
         stream.close();
-        assert_eq!(ask(&stream, &mut cursor, at(3000), untimed(None)), "packet 1 at 4096");
-        assert_eq!(ask(&stream, &mut cursor, at(3000), untimed(None)), "ended");
+        assert_eq!(say(&stream, &mut cursor, 3000, &reach), "packet 1 at 4096");
+        assert_eq!(say(&stream, &mut cursor, 3000, &reach), "ended");
     }
 
     #[test]
-    fn a_silent_stream_takes_the_class_of_its_channel() {
+    fn a_silent_stream_takes_class_and_span_of_others() {
+        let start = Instant::now();
+        let mut reach = Reach::default();
+        reach.note(start, 5, MOST_SPAN);
+        let (grace, span) = (Duration::from_millis(10), Duration::from_millis(30));
         let stream = Stream::default();
-        let untimed = |class| Some(Untimed { grace: Duration::ZERO, reach: Some(5), class });
-        let mut cursor = stream.beginning();
-        assert_eq!(ask(&stream, &mut cursor, Instant::now(), untimed(None)), "not yet");
-        let said = ask(&stream, &mut cursor, Instant::now(), untimed(Some(3)));
-        assert_eq!(said, "nothing before 5 (class 3)");
+        let say = |millis, class| {
+            let untimed = Untimed { grace, reach: &reach, span, is_final: false, class };
+            let now = start + Duration::from_millis(millis);
+            ask(&stream, &mut stream.beginning(), now, Some(untimed))
+        };
+        assert_eq!(say(40, None), "not yet");
+        assert_eq!(say(39, Some(3)), "not yet");
+        assert_eq!(say(40, Some(3)), "nothing before 5 (class 3)");
     }
 
     #[test]
     fn reach_looks_back() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        let grace = Duration::from_millis(100);
+        let back = Duration::from_millis(500);
         let mut reach = Reach::default();
-        for millis in 0..1000 {
-            reach.note(at(millis), millis, grace);
-            assert!(reach.steps.len() <= 2 + 100 / 20 + 1, "{}", reach.steps.len());
-            let before = reach.before(at(millis), grace);
-            let limit = millis.checked_sub(100);
+        for millis in 0..5000 {
+            reach.note(at(millis), millis, back);
+            assert!(reach.steps.len() <= 2 + 500 / 25 + 2, "{}", reach.steps.len());
+            let before = reach.before(at(millis), back);
+            let limit = millis.checked_sub(500);
             assert!(before <= limit, "{before:?} at {millis}");
-            assert!(before.map(|b| b + 40) >= limit.filter(|l| *l >= 40), "{before:?} at {millis}");
+            let is_near = before.map(|before| before + 100) >= limit.filter(|limit| *limit >= 100);
+            assert!(is_near, "{before:?} at {millis}");
         }
     }
 }

@@ -14,8 +14,9 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use wire::live::{
     AddStreamReply, COMMAND_HEADER_LEN, ChunkExistsReply, ChunkId, CloseTraceChunkReply, Command,
-    CommandHeader, ConfigurationReply, CreateSession, CreateSessionReply, ErrorKind, PacketIndex,
-    ProtocolMinor, RelaySessionId, Request, ReturnCode, ReturnReply, Version, refuse,
+    CommandHeader, ConfigurationReply, CreateSession, CreateSessionReply, ErrorKind,
+    GetConfiguration, PacketIndex, ProtocolMinor, RelaySessionId, Request, ReturnCode, ReturnReply,
+    StreamPositionsReply, Version, refuse,
 };
 
 use crate::error::{Error, Result};
@@ -136,8 +137,12 @@ impl Control {
         let command = request.command();
         match request {
             Request::Version(theirs) => return self.version(theirs, reply),
-            Request::GetConfiguration(request) if request.query_flags == 0 => {
-                ConfigurationReply { code: ReturnCode::OK, clear_allowed: true }.encode(reply);
+            Request::GetConfiguration(request)
+                if matches!(request.query_flags, 0 | GetConfiguration::RESUME) =>
+            {
+                let can_resume = request.query_flags == GetConfiguration::RESUME;
+                ConfigurationReply { code: ReturnCode::OK, clear_allowed: true, can_resume }
+                    .encode(reply);
                 return Ok(());
             }
             Request::GetConfiguration(_) => {
@@ -166,6 +171,11 @@ impl Control {
                 Request::CloseTraceChunk(request) => {
                     let path = recording.close_chunk(env, &request)?;
                     CloseTraceChunkReply { code: ReturnCode::OK, path }.encode(reply);
+                    return Ok(());
+                }
+                Request::StreamPositions => {
+                    let positions = recording.resume(env, id, now)?;
+                    StreamPositionsReply { code: ReturnCode::OK, positions }.encode(reply);
                     return Ok(());
                 }
                 Request::DataPending(request) => {

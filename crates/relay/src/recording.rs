@@ -16,7 +16,7 @@ use tracedir::manifest::SealedBy;
 use wire::live::{
     AddStream, ChunkId, CloseStream, CloseTraceChunk, CreateTraceChunk, DataHeader, DataPending,
     NetSeqNum, PacketIndex, PacketSeqNum, PendingReply, RelativePath, RelaySessionId,
-    ResetMetadata, RotateStreams, SendMetadata, StreamHandle,
+    ResetMetadata, RotateStreams, SendMetadata, StreamHandle, UnixSeconds,
 };
 
 use crate::chunk::{Chunk, Closing, Fate, placement};
@@ -621,6 +621,28 @@ impl Recording {
         Some(Arc::clone(&session.arrivals))
     }
 
+    /// The producer can resume: gives the last packet of each stream as far as it is known from before. What other
+    /// relay sessions of the recording session still hold is the same producer's from before; they end.
+    pub(crate) fn resume(
+        &mut self,
+        env: &Env,
+        id: RelaySessionId,
+        now: Instant,
+    ) -> Result<Vec<(RelativePath, PacketSeqNum)>> {
+        self.drop_streams(env, |stream| stream.session != id)?;
+        for (_, session) in self.sessions.iter_mut().filter(|(other, _)| **other != id) {
+            session.ended.get_or_insert(now);
+        }
+        self.sessions.retain(|other, _| *other == id);
+        let Some(present) = &mut self.resume else { return Ok(Vec::new()) };
+        present.can_resume = true;
+        let positions = present.known.positions.iter();
+        let positions = positions.map(|(path, last)| (path.clone(), PacketSeqNum::new(*last)));
+        let positions = positions.collect();
+        self.close_open_chunks(env)?;
+        Ok(positions)
+    }
+
     /// A data connection ended: nothing of a closed stream can still come.
     pub(crate) fn data_ended(&mut self, env: &Env, id: RelaySessionId) -> Result<()> {
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
@@ -692,13 +714,25 @@ impl Recording {
             return Ok(());
         }
         self.feed.end();
+        self.close_open_chunks(env)
+    }
+
+    /// Closes the chunks that their producer left open. They stay where they are; those of a producer that can resume
+    /// are archived, so that its next chunk does not mix with them.
+    fn close_open_chunks(&mut self, env: &Env) -> Result<()> {
         let open: Vec<ChunkId> = self.chunks.keys().copied().collect();
         for id in open {
-            if let Some(chunk) = self.chunks.get_mut(&id) {
-                if let (Some(present), None) = (&mut self.resume, &chunk.closing) {
+            if let Some(chunk) = self.chunks.get_mut(&id).filter(|chunk| chunk.is_open()) {
+                let mut fate = Fate::Stay;
+                if let Some(present) = &mut self.resume {
                     present.was_abandoned = true;
+                    if let (true, Some(begin)) = (present.can_resume, chunk.begin) {
+                        let archive = env.names.archived_chunk(begin, unix_now().max(begin), id)?;
+                        fate = Fate::Archive(self.folder.join_path(&archive));
+                        self.has_rotated = true;
+                    }
                 }
-                chunk.closing.get_or_insert(Closing { end: None, fate: Fate::Stay });
+                chunk.closing = Some(Closing { end: None, fate });
             }
             self.finish_chunk(env, id)?;
         }
@@ -906,6 +940,16 @@ fn refused(why: Refused, handle: StreamHandle, found: NetSeqNum, limit: usize) -
         Refused::NotAfter(last) => Error::NotIncreasing { handle, found, last },
         Refused::Full => Error::Limit { what: "unpaired packets of a stream", limit },
     }
+}
+
+/// The relay's clock, for names of chunks that nobody closed.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the relay is a shell; the producer is gone with its clock"
+)]
+fn unix_now() -> UnixSeconds {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    UnixSeconds::new(since.map_or(0, |since| since.as_secs()))
 }
 
 /// Notes losses in the chunk and, for the time after a crash, in its journal.

@@ -214,7 +214,12 @@ impl Registry {
         let goes_on = known.is_some();
         let present = identity.map(|identity| {
             let known = known.map_or_else(|| self.note(identity, &folder), Ok)?;
-            Ok::<_, Error>(Present { identity: identity.clone(), known, was_abandoned: false })
+            Ok::<_, Error>(Present {
+                identity: identity.clone(),
+                known,
+                was_abandoned: false,
+                can_resume: false,
+            })
         });
         let present = present.transpose()?;
         if let Some(present) = &present {

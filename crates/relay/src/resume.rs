@@ -52,6 +52,8 @@ pub(crate) struct Present {
     pub(crate) known: Known,
     /// Whether all producers left while a chunk was open.
     pub(crate) was_abandoned: bool,
+    /// Whether the producer said that it comes back.
+    pub(crate) can_resume: bool,
 }
 
 /// What session files say.

@@ -4,9 +4,10 @@
 //! and the programs count what they cannot store. So memory is bounded and loss is told where it happened.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use ctf::writer::SealedPacket;
 
@@ -28,6 +29,7 @@ pub(super) struct Courier {
     queue: SyncSender<Delivery>,
     writer: JoinHandle<Result<()>>,
     delivered: Arc<AtomicU64>,
+    began_chunk: Arc<AtomicBool>,
     sent: u64,
 }
 
@@ -40,8 +42,13 @@ impl Courier {
     ///
     /// # Errors
     /// What opening the output says.
-    pub(super) fn start(output: &Output, recording: Recording) -> Result<Self> {
-        let sink = sink::open(output, recording)?;
+    pub(super) fn start(
+        output: &Output,
+        recording: Recording,
+        reconnect: Duration,
+    ) -> Result<Self> {
+        let began_chunk = Arc::default();
+        let sink = sink::open(output, recording, reconnect, Arc::clone(&began_chunk))?;
         let (queue, deliveries) = sync_channel(QUEUE_PACKETS);
         let delivered = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&delivered);
@@ -49,7 +56,12 @@ impl Courier {
             .name("capture-output".to_owned())
             .spawn(move || deliver(sink, &deliveries, &counter))
             .map_err(Error::os("start the output's thread"))?;
-        Ok(Self { queue, writer, delivered, sent: 0 })
+        Ok(Self { queue, writer, delivered, began_chunk, sent: 0 })
+    }
+
+    /// Whether the output began a chunk by itself since the last question.
+    pub(super) fn began_chunk(&self) -> bool {
+        self.began_chunk.swap(false, Ordering::Relaxed)
     }
 
     pub(super) fn packet(

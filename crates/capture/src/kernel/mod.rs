@@ -56,6 +56,8 @@ pub struct Config {
     pub processes: Processes,
     /// What to capture.
     pub events: Events,
+    /// How long a relay that was lost is looked for; only one of ours can go on where it stopped.
+    pub reconnect: Duration,
 }
 
 impl Config {
@@ -71,6 +73,7 @@ impl Config {
             packet_bytes: 256 << 10,
             processes: Processes::AllBut(Vec::new()),
             events: Events::All,
+            reconnect: Duration::from_secs(60),
         }
     }
 }
@@ -124,6 +127,8 @@ pub struct Report {
     pub packets: u64,
     /// Trace chunks.
     pub chunks: u64,
+    /// Times the relay was lost and found again.
+    pub reconnections: u64,
     /// Records that came later than the sorter waits; they stand in their stream with the time of the record
     /// before them.
     pub late: u64,

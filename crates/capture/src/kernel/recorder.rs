@@ -52,7 +52,7 @@ pub(super) fn run(config: &Config, stop: &AtomicBool, attached: impl FnOnce()) -
         begin_unix_s: clock::unix_seconds(),
         rotates: config.rotate.is_some(),
     };
-    let courier = Courier::start(&config.output, recording)?;
+    let courier = Courier::start(&config.output, recording, config.reconnect)?;
     let dumper = match config.events {
         Events::All => Some(Dumper::start(programs.state_dump()?)?),
         Events::SystemCalls => None,
@@ -170,6 +170,12 @@ impl Recorder<'_> {
 
     /// One look at all rings; tells whether one of them had more than one turn's worth.
     fn turn(&mut self, now_ns: u64) -> std::result::Result<bool, Stopped> {
+        if self.courier.began_chunk() {
+            // That chunk has no state dump; the one that is cut now has.
+            self.report.chunks += 1;
+            self.report.reconnections += 1;
+            self.schedule.next_cut_ns = self.schedule.next_cut_ns.min(now_ns);
+        }
         let mut more = false;
         let mut safe_ns = Vec::with_capacity(self.streams.len());
         for ring in &self.programs.rings {

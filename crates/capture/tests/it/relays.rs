@@ -1,6 +1,9 @@
 //! Streaming: to a real lttng-relayd, to our relay, and to one that dies.
 
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use capture::Error;
@@ -104,4 +107,122 @@ fn a_relay_that_dies_ends_the_capture_with_the_number_of_lost_events() {
     let Error::Undelivered { undelivered, source } = error else { panic!("{error:?}") };
     assert!(undelivered > 0);
     assert!(matches!(*source, Error::Relay { .. }), "{source:?}");
+}
+
+/// With a value, [`relay_of_a_child_process`] is a relay: folder, control and data address, one a line.
+const CHILD: &str = "CAPTURE_TEST_CHILD_RELAY";
+
+/// Not a test: the relay that another test kills.
+#[test]
+fn relay_of_a_child_process() {
+    let Ok(settings) = std::env::var(CHILD) else { return };
+    let mut lines = settings.lines();
+    let runtime = Runtime::new().unwrap();
+    let relay = runtime.block_on(async {
+        let mut config = relay::Config::new(lines.next().unwrap());
+        config.control = lines.next().unwrap().parse().unwrap();
+        config.data = lines.next().unwrap().parse().unwrap();
+        config.viewers.set_port(0);
+        relay::Relay::start(config).unwrap()
+    });
+    println!("\nlistens {} {}", relay.control_addr(), relay.data_addr());
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    runtime.block_on(relay.shutdown());
+}
+
+/// A relay of ours in a process of its own.
+struct OwnProcess {
+    process: Child,
+    control: SocketAddr,
+    data: SocketAddr,
+}
+
+impl OwnProcess {
+    fn start(root: &Path, control: SocketAddr, data: SocketAddr) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "relays::relay_of_a_child_process", "--nocapture"])
+            .env(CHILD, format!("{}\n{control}\n{data}", root.display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let mut lines = output.lines().map(Result::unwrap);
+        let line = lines.find(|line| line.starts_with("listens ")).unwrap();
+        let mut addresses = line.split(' ').skip(1).map(|word| word.parse().unwrap());
+        let (control, data) = (addresses.next().unwrap(), addresses.next().unwrap());
+        Self { process, control, data }
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for OwnProcess {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+#[test]
+fn a_relay_that_was_killed_and_comes_back_gets_everything_once() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let any = "127.0.0.1:0".parse().unwrap();
+    let mut relay = OwnProcess::start(root.path(), any, any);
+    let address = RelayAddress {
+        host: "127.0.0.1".to_owned(),
+        control_port: relay.control.port(),
+        data_port: relay.data.port(),
+    };
+    let capture = Capture::start(config(&address));
+    for _ in 0..3 {
+        work(folder.path());
+        relay.kill();
+        work(folder.path());
+        relay = OwnProcess::start(root.path(), relay.control, relay.data);
+    }
+    work(folder.path());
+    let report = capture.finish().unwrap();
+    assert_eq!(report.reconnections, 3);
+    let found = read(root.path(), |_| {});
+    // A packet that was lost or is there twice would show in the numbers of packets too.
+    assert_eq!((found.events, found.lost_packets), (report.events, 0));
+    assert!(report.chunks >= 7, "{report:?}");
+    let session = std::fs::read_dir(root.path().join(host())).unwrap();
+    assert_eq!(session.count(), 1, "one session, one folder");
+}
+
+#[test]
+fn a_relay_that_stays_away_ends_the_capture() {
+    if !can_trace() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let any = "127.0.0.1:0".parse().unwrap();
+    let mut relay = OwnProcess::start(root.path(), any, any);
+    let address = RelayAddress {
+        host: "127.0.0.1".to_owned(),
+        control_port: relay.control.port(),
+        data_port: relay.data.port(),
+    };
+    let reconnect = Duration::from_millis(300);
+    let capture = Capture::start(Config { reconnect, ..config(&address) });
+    wait_for("the first packet", || {
+        !tracedir::discover(&[root.path()]).unwrap_or_default().is_empty()
+    });
+    relay.kill();
+    let error = capture.wait().unwrap_err();
+    assert!(matches!(error, Error::Undelivered { .. }), "{error:?}");
+}
+
+/// This machine's name, as captures say it.
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use wire::live::{
     AddStreamReply, ChunkExistsReply, CloseTraceChunkReply, Command, ConfigurationReply,
     CreateSessionReply, Decoded, PendingReply, ProtocolMinor, Request, Result, ReturnReply,
-    Version,
+    StreamPositionsReply, Version,
 };
 
 /// How long a reply may take before the test fails.
@@ -25,6 +25,7 @@ pub(crate) enum Reply {
     Exists(ChunkExistsReply),
     Pending(PendingReply),
     Plain(ReturnReply),
+    Positions(StreamPositionsReply),
 }
 
 /// A control connection.
@@ -111,6 +112,7 @@ pub(crate) fn decode(
         Command::AddStream => wrap(AddStreamReply::decode(bytes)?, Reply::Stream),
         Command::CloseTraceChunk => wrap(CloseTraceChunkReply::decode(bytes)?, Reply::Closed),
         Command::TraceChunkExists => wrap(ChunkExistsReply::decode(bytes)?, Reply::Exists),
+        Command::StreamPositions => wrap(StreamPositionsReply::decode(bytes)?, Reply::Positions),
         Command::DataPending | Command::EndDataPending => {
             wrap(PendingReply::decode(bytes)?, Reply::Pending)
         }

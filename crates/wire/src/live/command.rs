@@ -88,6 +88,8 @@ commands! {
     TraceChunkExists = 21, "TRACE_CHUNK_EXISTS";
     /// What the relay permits.
     GetConfiguration = 22, "GET_CONFIGURATION";
+    /// What the relay has of each stream of a session that came back; Throughline's own.
+    StreamPositions = 1001, "STREAM_POSITIONS";
 }
 
 impl Command {

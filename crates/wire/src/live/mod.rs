@@ -37,6 +37,7 @@ mod pending;
 mod reader;
 mod reply;
 mod request;
+mod resume;
 mod session;
 mod stream;
 mod version;
@@ -59,6 +60,7 @@ pub use name::{MAX_NAME_LEN, MAX_PATH_LEN, Name, NameProblem, RelativePath};
 pub use pending::{DataPending, PendingReply};
 pub use reply::{Decoded, ReturnCode, ReturnReply, refuse};
 pub use request::{MAX_PAYLOAD_LEN, Request, decode_any};
+pub use resume::{MAX_STREAM_POSITIONS, StreamPositionsReply};
 pub use session::{
     ConfigurationReply, CreateSession, CreateSessionReply, GetConfiguration, SessionIdentity,
     TraceFormat,

@@ -14,7 +14,7 @@ use super::name::RelativePath;
 use super::reader::Reader;
 use super::{
     AddStreamReply, ChunkExistsReply, CloseTraceChunkReply, Command, ConfigurationReply,
-    CreateSessionReply, ProtocolMinor, RelaySessionId, StreamHandle, Version,
+    CreateSessionReply, ProtocolMinor, RelaySessionId, StreamHandle, StreamPositionsReply, Version,
 };
 
 /// What a decoder made of the bytes so far.
@@ -107,7 +107,10 @@ pub fn refuse(command: Command, minor: ProtocolMinor, code: ReturnCode, out: &mu
         }
         Command::TraceChunkExists => ChunkExistsReply { code, exists: false }.encode(out),
         Command::GetConfiguration => {
-            ConfigurationReply { code, clear_allowed: false }.encode(out);
+            ConfigurationReply { code, clear_allowed: false, can_resume: false }.encode(out);
+        }
+        Command::StreamPositions => {
+            StreamPositionsReply { code, positions: Vec::new() }.encode(out);
         }
         _ => ReturnReply(code).encode(out),
     }

@@ -50,6 +50,8 @@ pub enum Request<'a> {
     CloseTraceChunk(CloseTraceChunk),
     /// `TRACE_CHUNK_EXISTS`; reply [`super::ChunkExistsReply`].
     TraceChunkExists(TraceChunkExists),
+    /// `STREAM_POSITIONS`; reply [`super::StreamPositionsReply`].
+    StreamPositions,
 }
 
 impl<'a> Request<'a> {
@@ -83,6 +85,7 @@ impl<'a> Request<'a> {
             Command::RotateStreams => Self::RotateStreams(RotateStreams::read(reader)?),
             Command::CloseTraceChunk => Self::CloseTraceChunk(CloseTraceChunk::read(reader)?),
             Command::TraceChunkExists => Self::TraceChunkExists(TraceChunkExists::read(reader)?),
+            Command::StreamPositions => Self::StreamPositions,
         })
     }
 
@@ -122,7 +125,7 @@ impl<'a> Request<'a> {
             Self::CreateSession(request) => request.write(minor, out)?,
             Self::CreateTraceChunk(request) => request.write(out),
             Self::AddStream(request) => request.write(minor, out)?,
-            Self::StreamsSent => {}
+            Self::StreamsSent | Self::StreamPositions => {}
             Self::SendMetadata(request) => request.write(out),
             Self::ResetMetadata(request) => request.write(out),
             Self::SendIndex(request) => request.write(minor, out),
@@ -160,6 +163,7 @@ impl<'a> Request<'a> {
             Self::RotateStreams(_) => Command::RotateStreams,
             Self::CloseTraceChunk(_) => Command::CloseTraceChunk,
             Self::TraceChunkExists(_) => Command::TraceChunkExists,
+            Self::StreamPositions => Command::StreamPositions,
         }
     }
 }
@@ -190,6 +194,7 @@ pub fn decode_any(bytes: &[u8]) {
         super::ChunkExistsReply::decode(rest).is_ok(),
         super::PendingReply::decode(rest).is_ok(),
         super::AddStreamReply::decode(rest).is_ok(),
+        super::StreamPositionsReply::decode(rest).is_ok(),
         super::ConfigurationReply::decode(rest).is_ok(),
         Version::decode(rest).is_ok(),
     ];

@@ -43,11 +43,15 @@ const FIXED_HOSTNAME_LEN: usize = 64;
 /// Request `GET_CONFIGURATION`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GetConfiguration {
-    /// No flag is defined; others than 0 are answered with an error.
+    /// [`GetConfiguration::RESUME`], or 0. The reference relay answers everything but 0 with
+    /// [`ReturnCode::INVALID_PROTOCOL`].
     pub query_flags: u64,
 }
 
 impl GetConfiguration {
+    /// Asks whether sessions can be resumed; Throughline's own.
+    pub const RESUME: u64 = 1 << 63;
+
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self> {
         Ok(Self { query_flags: reader.u64("query flags")? })
     }
@@ -64,6 +68,8 @@ pub struct ConfigurationReply {
     pub code: ReturnCode,
     /// Whether `lttng clear` may delete what was recorded.
     pub clear_allowed: bool,
+    /// Whether sessions can be resumed, see [`super::StreamPositions`]; only said when asked.
+    pub can_resume: bool,
 }
 
 impl ConfigurationReply {
@@ -77,14 +83,17 @@ impl ConfigurationReply {
     pub fn decode(bytes: &[u8]) -> Result<Decoded<Self>> {
         fixed_reply(bytes, Self::LEN, |reader| {
             let code = ReturnCode(reader.u32("return code")?);
-            Ok(Self { code, clear_allowed: reader.u64("flags")? & 1 == 1 })
+            let flags = reader.u64("flags")?;
+            let can_resume = flags & GetConfiguration::RESUME != 0;
+            Ok(Self { code, clear_allowed: flags & 1 == 1, can_resume })
         })
     }
 
     /// Appends it.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.code.0.to_be_bytes());
-        out.extend_from_slice(&u64::from(self.clear_allowed).to_be_bytes());
+        let resume = if self.can_resume { GetConfiguration::RESUME } else { 0 };
+        out.extend_from_slice(&(u64::from(self.clear_allowed) | resume).to_be_bytes());
     }
 }
 

@@ -3,6 +3,10 @@
 mod folder;
 mod relay;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
 use ctf::writer::SealedPacket;
 
 pub use relay::RelayError;
@@ -46,11 +50,18 @@ pub(super) struct Recording {
     pub(super) rotates: bool,
 }
 
-/// Opens the sink that `output` names.
-pub(super) fn open(output: &Output, recording: Recording) -> Result<Box<dyn Sink>> {
+/// Opens the sink that `output` names. `began_chunk` is set when it had to begin a chunk that nobody asked for.
+pub(super) fn open(
+    output: &Output,
+    recording: Recording,
+    reconnect: Duration,
+    began_chunk: Arc<AtomicBool>,
+) -> Result<Box<dyn Sink>> {
     Ok(match output {
         Output::Folder(path) => Box::new(Folder::create(path, recording)?),
-        Output::Relay(address) => Box::new(Relay::connect(address, recording)?),
+        Output::Relay(address) => {
+            Box::new(Relay::connect(address, recording, reconnect, began_chunk)?)
+        }
     })
 }
 

@@ -6,9 +6,18 @@
 //!
 //! Rotation: `CREATE_TRACE_CHUNK n+1`, `ROTATE_STREAMS` (data, then metadata), `CLOSE_TRACE_CHUNK n`, metadata again.
 //! The relay takes one closing chunk at a time, so before the next rotation we wait until chunk `n` is archived.
+//!
+//! A relay of ours that is lost (killed, restarted, cut off) is looked for until [`Config::reconnect`] is over. It says which
+//! packets it has (`STREAM_POSITIONS`), the one without acknowledgement is sent again if it is not among them, and
+//! the recording goes on in the next chunk. Meanwhile the queue in front fills, then the rings, and what they have no
+//! room for is counted in the trace. lttng-relayd cannot resume a session: without it the recording ends.
+//!
+//! [`Config::reconnect`]: crate::kernel::Config::reconnect
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,19 +29,25 @@ use wire::live::{
     GetConfiguration, Name, NetSeqNum, PacketIndex, PacketSeqNum, PendingReply, ProtocolMinor,
     RelativePath, RelaySessionId, Request, ReturnCode, ReturnReply, RotateStreams, SendMetadata,
     SessionIdentity, SessiondSessionId, SessiondUuid, StreamHandle, StreamPosition,
-    TraceChunkExists, TraceFormat, UnixSeconds, Version,
+    StreamPositionsReply, TraceChunkExists, TraceFormat, UnixSeconds, Version,
 };
 
 use super::{Recording, Sink, stream_name};
 use crate::error::{Error, Result};
-use crate::kernel::RelayAddress;
+use crate::kernel::{RelayAddress, clock};
 
 /// How long the relay may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long one answer, or the room for one packet, may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// Between two attempts to reach a relay that was lost: at first, and at most.
+const RETRY_PERIOD: Duration = Duration::from_millis(20);
+const MAX_RETRY_PERIOD: Duration = Duration::from_secs(1);
 /// Between two questions whether the relay is done.
 const POLL_PERIOD: Duration = Duration::from_millis(20);
+
+/// Where the streams are in a chunk.
+const FOLDER: &str = "kernel";
 
 /// What a relay did wrong.
 #[derive(Debug, thiserror::Error)]
@@ -68,11 +83,24 @@ pub enum RelayError {
     },
 }
 
+impl RelayError {
+    /// Whether the connection is gone and another one may do better.
+    const fn is_lost(&self) -> bool {
+        matches!(self, Self::Io(_) | Self::Late { .. })
+    }
+}
+
 /// Streams to a relay.
 #[derive(Debug)]
 pub(in crate::kernel) struct Relay {
-    address: String,
+    address: RelayAddress,
+    names: (Name, Name),
+    recording: Recording,
     session: Session,
+    /// How long a relay that was lost is looked for.
+    patience: Duration,
+    /// Set when a chunk began without a rotation; it has no state dump.
+    began_chunk: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -87,76 +115,142 @@ struct Session {
     /// A chunk that the relay may still be moving to its archives.
     closing: Option<ChunkId>,
     rotates: bool,
+    /// Whether the relay can resume sessions.
+    can_resume: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Stream {
     handle: StreamHandle,
+    /// Packet sequence number of the last packet that the relay had before this session.
+    stored: Option<PacketSeqNum>,
     next: NetSeqNum,
     last: NetSeqNum,
 }
 
 impl Relay {
-    pub(in crate::kernel) fn connect(address: &RelayAddress, recording: Recording) -> Result<Self> {
+    pub(in crate::kernel) fn connect(
+        address: &RelayAddress,
+        recording: Recording,
+        patience: Duration,
+        began_chunk: Arc<AtomicBool>,
+    ) -> Result<Self> {
         let name = |what, name: &str| {
             Name::new(name).map_err(|_problem| Error::Name { what, name: name.to_owned() })
         };
         let names = (name("session", &recording.session)?, name("host", &recording.host)?);
-        let shown = format!("{}:{}", address.host, address.control_port);
-        match Session::open(address, names, recording) {
-            Ok(session) => Ok(Self { address: shown, session }),
-            Err(source) => Err(Error::Relay { address: shown, source }),
+        let first = Begin { chunk: ChunkId::new(0), at: UnixSeconds::new(recording.begin_unix_s) };
+        match Session::open(address, &names, &recording, first) {
+            Ok(session) => {
+                let address = address.clone();
+                Ok(Self { address, names, recording, session, patience, began_chunk })
+            }
+            Err(source) => Err(Error::Relay { address: shown(address), source }),
         }
     }
 
+    /// Does a step; when the relay is lost in it, finds the relay again and lets `again` decide whether the step is
+    /// still to be done.
     fn attempt(
         &mut self,
-        step: impl FnOnce(&mut Session) -> std::result::Result<(), RelayError>,
+        mut step: impl FnMut(&mut Session) -> std::result::Result<(), RelayError>,
+        again: impl Fn(&Session) -> bool,
     ) -> Result<()> {
-        step(&mut self.session)
-            .map_err(|source| Error::Relay { address: self.address.clone(), source })
+        loop {
+            match step(&mut self.session) {
+                Ok(()) => return Ok(()),
+                Err(lost) if lost.is_lost() && self.session.can_resume => self.reconnect(lost)?,
+                Err(source) => {
+                    return Err(Error::Relay { address: shown(&self.address), source });
+                }
+            }
+            if !again(&self.session) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Goes on in the next chunk as soon as the relay is there.
+    fn reconnect(&mut self, lost: RelayError) -> Result<()> {
+        let deadline = Instant::now() + self.patience;
+        let mut pause = RETRY_PERIOD;
+        let mut why = lost;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::Relay { address: shown(&self.address), source: why });
+            }
+            thread::park_timeout(pause.min(left));
+            pause = (pause * 2).min(MAX_RETRY_PERIOD);
+            let chunk = ChunkId::new(self.session.chunk.get() + 1);
+            let next = Begin { chunk, at: UnixSeconds::new(clock::unix_seconds()) };
+            match Session::open(&self.address, &self.names, &self.recording, next) {
+                // Its chunks after the first are archived, whatever was planned.
+                Ok(session) => {
+                    self.session = Session { rotates: true, ..session };
+                    self.began_chunk.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Err(error) => {
+                    // A chunk that the relay knows already must not be begun a second time.
+                    self.session.chunk = chunk;
+                    why = error;
+                }
+            }
+        }
     }
 }
 
 impl Sink for Relay {
     fn packet(&mut self, stream: usize, packet: &SealedPacket) -> Result<()> {
-        self.attempt(|session| session.packet(stream, packet))
+        let number = PacketSeqNum::new(packet.sequence_number);
+        self.attempt(
+            |session| session.packet(stream, packet),
+            |session| !session.has_stored(stream, number),
+        )
     }
 
     fn rotate(&mut self, at_unix_s: u64, next: &[u64]) -> Result<()> {
-        self.attempt(|session| session.rotate(UnixSeconds::new(at_unix_s), next))
+        // To find the relay again is a rotation.
+        self.attempt(|session| session.rotate(UnixSeconds::new(at_unix_s), next), |_| false)
     }
 
     fn finish(&mut self, at_unix_s: u64, next: &[u64]) -> Result<()> {
-        self.attempt(|session| session.finish(UnixSeconds::new(at_unix_s), next))
+        self.attempt(|session| session.finish(UnixSeconds::new(at_unix_s), next), |_| true)
     }
+}
+
+/// A chunk to begin with.
+#[derive(Debug, Clone, Copy)]
+struct Begin {
+    chunk: ChunkId,
+    at: UnixSeconds,
+}
+
+fn shown(address: &RelayAddress) -> String {
+    format!("{}:{}", address.host, address.control_port)
 }
 
 impl Session {
     fn open(
         address: &RelayAddress,
-        (session_name, hostname): (Name, Name),
-        recording: Recording,
+        (session_name, hostname): &(Name, Name),
+        recording: &Recording,
+        begin: Begin,
     ) -> std::result::Result<Self, RelayError> {
-        let begin = UnixSeconds::new(recording.begin_unix_s);
-        let mut control = Control::open(&address.host, address.control_port)?;
-        control.query(
-            &Request::GetConfiguration(GetConfiguration { query_flags: 0 }),
-            ConfigurationReply::decode,
-            |reply| reply.code,
-        )?;
+        let (mut control, can_resume) = Control::open(&address.host, address.control_port)?;
         let identity = SessionIdentity {
             base_path: RelativePath::default(),
             name_has_creation_time: false,
             sessiond: SessiondUuid(recording.uuid),
             sessiond_session: SessiondSessionId::new(1),
-            created: begin,
+            created: UnixSeconds::new(recording.begin_unix_s),
             current_chunk: None,
             trace_format: Some(TraceFormat::Ctf1_8),
         };
         let create = Request::CreateSession(CreateSession {
-            session_name: Some(session_name),
-            hostname: Some(hostname),
+            session_name: Some(session_name.clone()),
+            hostname: Some(hostname.clone()),
             live_timer_us: 0,
             snapshot: false,
             identity: Some(identity),
@@ -167,14 +261,19 @@ impl Session {
             |bytes| CreateSessionReply::decode(bytes, minor),
             |reply| reply.code,
         )?;
+        let stored = if can_resume { control.stored()? } else { Vec::new() };
         let data = connect(&address.host, address.data_port)?;
-        let chunk = ChunkId::new(0);
-        control.create_chunk(chunk, begin)?;
+        let Begin { chunk, at } = begin;
+        control.create_chunk(chunk, at)?;
         let metadata = control.add_stream("metadata", chunk)?;
         let streams = (0..recording.streams)
             .map(|stream| {
-                let handle = control.add_stream(&stream_name(stream), chunk)?;
-                Ok(Stream { handle, next: NetSeqNum::new(0), last: NetSeqNum::NONE })
+                let name = stream_name(stream);
+                let handle = control.add_stream(&name, chunk)?;
+                let path = format!("{FOLDER}/{name}");
+                let stored = stored.iter().find(|(stored, _)| stored.as_str() == path);
+                let stored = stored.map(|(_, number)| *number);
+                Ok(Stream { handle, stored, next: NetSeqNum::new(0), last: NetSeqNum::NONE })
             })
             .collect::<std::result::Result<_, RelayError>>()?;
         control.command(&Request::StreamsSent)?;
@@ -182,15 +281,22 @@ impl Session {
             control,
             data,
             id: created.session,
-            metadata_text: recording.metadata,
+            metadata_text: recording.metadata.clone(),
             metadata,
             streams,
             chunk,
             closing: None,
             rotates: recording.rotates,
+            can_resume,
         };
         session.send_metadata()?;
         Ok(session)
+    }
+
+    /// Whether the relay had the packet before this session.
+    fn has_stored(&self, stream: usize, number: PacketSeqNum) -> bool {
+        let stored = self.streams.get(stream).and_then(|stream| stream.stored);
+        stored.is_some_and(|stored| number <= stored)
     }
 
     fn send_metadata(&mut self) -> std::result::Result<(), RelayError> {
@@ -324,8 +430,36 @@ struct Control {
 }
 
 impl Control {
-    /// Connects and agrees on a version.
-    fn open(host: &str, port: u16) -> std::result::Result<Self, RelayError> {
+    /// Connects, agrees on a version and asks whether sessions can be resumed.
+    fn open(host: &str, port: u16) -> std::result::Result<(Self, bool), RelayError> {
+        let mut control = Self::greet(host, port)?;
+        match control.configuration(GetConfiguration::RESUME) {
+            Ok(reply) => return Ok((control, reply.can_resume)),
+            Err(RelayError::Refused { .. }) => {}
+            // A relay that does not know the question may hang up.
+            Err(RelayError::Io(_)) => control = Self::greet(host, port)?,
+            Err(error) => return Err(error),
+        }
+        control.configuration(0)?;
+        Ok((control, false))
+    }
+
+    fn configuration(
+        &mut self,
+        query_flags: u64,
+    ) -> std::result::Result<ConfigurationReply, RelayError> {
+        let request = Request::GetConfiguration(GetConfiguration { query_flags });
+        self.query(&request, ConfigurationReply::decode, |reply| reply.code)
+    }
+
+    /// The last packet that the relay has of each stream of the session.
+    fn stored(&mut self) -> std::result::Result<Vec<(RelativePath, PacketSeqNum)>, RelayError> {
+        let request = Request::StreamPositions;
+        let reply = self.query(&request, StreamPositionsReply::decode, |reply| reply.code)?;
+        Ok(reply.positions)
+    }
+
+    fn greet(host: &str, port: u16) -> std::result::Result<Self, RelayError> {
         let socket = connect(host, port)?;
         let mut control = Self { socket, minor: ProtocolMinor::OURS, buffer: Vec::new() };
         control.send(&Request::Version(Version::OURS))?;
@@ -359,7 +493,7 @@ impl Control {
         let name = |problem| wire::live::Error::BadName { field: "channel", offset: 0, problem };
         let request = Request::AddStream(AddStream {
             channel: Name::new(channel).map_err(name)?,
-            path: RelativePath::new("kernel").map_err(name)?,
+            path: RelativePath::new(FOLDER).map_err(name)?,
             tracefile: None,
             chunk: Some(chunk),
         });

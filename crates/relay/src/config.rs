@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::after::Announce;
+use crate::after::{Announce, Keep};
 
 /// Settings of a relay.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub struct Config {
     pub time_zone: TimeZone,
     /// Who is told of sealed chunks.
     pub announce: Announce,
+    /// How long sealed chunks are kept.
+    pub keep: Keep,
     /// Bounds.
     pub limits: Limits,
 }
@@ -36,6 +38,7 @@ impl Config {
             viewers: (Ipv4Addr::LOCALHOST, 5344).into(),
             time_zone: TimeZone::System,
             announce: Announce::default(),
+            keep: Keep::default(),
             limits: Limits::default(),
         }
     }

@@ -70,6 +70,10 @@ counters! {
     promises_broken,
     /// Chunks sealed.
     chunks_sealed,
+    /// Sealed chunks deleted because they were old or all of them too large.
+    chunks_expired,
+    /// Bytes of those.
+    bytes_expired,
     /// Chunks that a target was told of.
     announcements,
     /// Attempts to tell a target of a chunk that failed; each is made again.

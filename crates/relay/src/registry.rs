@@ -4,23 +4,23 @@
 //! Neither is held across an `await`.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use tokio::sync::{Notify, broadcast};
 use wire::live::{
-    CreateSession, Name, ProtocolMinor, RelativePath, RelaySessionId, SessiondSessionId,
+    ChunkId, CreateSession, Name, ProtocolMinor, RelativePath, RelaySessionId, SessiondSessionId,
     SessiondUuid, StreamHandle,
 };
 
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::feed::Catalogue;
+use crate::feed::{Catalogue, Feed};
 use crate::names;
 use crate::recording::{Recording, Session};
 use crate::resume::{self, Identity, Known, Present};
-use crate::seal::Job;
+use crate::seal::{Job, parent};
 use crate::stream::Kind;
 
 /// The most numbers tried for a folder that is taken.
@@ -50,6 +50,9 @@ struct Tables {
     streams: HashMap<StreamHandle, Arc<Shared>>,
     /// Recording sessions without a producer at present that may come back, at most [`MAX_KNOWN`].
     known: HashMap<Identity, Known>,
+    /// What viewers may still read of recording sessions, which may be over, by the session's folder; at most one for each
+    /// session and for each viewer of one that is over.
+    feeds: Vec<(RelativePath, Weak<Feed>)>,
     last_session: u64,
     last_stream: u64,
 }
@@ -227,6 +230,8 @@ impl Registry {
         }
         tables.folders.insert(folder.clone());
         let feed = self.feeds.open(id, request, &self.env.limits);
+        tables.feeds.retain(|(_, feed)| feed.strong_count() > 0);
+        tables.feeds.push((folder.clone(), Arc::downgrade(&feed)));
         let mut recording =
             Recording::new(text(&request.hostname), text(&request.session_name), folder, feed);
         recording.resume = present;
@@ -312,6 +317,51 @@ impl Registry {
     /// Ends every recording session where it stands.
     pub(crate) fn end_all(&self) {
         self.for_all(Recording::end_all);
+    }
+
+    /// Whether somebody views the session that a sealed chunk belongs to, however long that is over.
+    pub(crate) fn is_viewed(&self, folder: &RelativePath) -> bool {
+        self.feeds_of(folder).iter().any(|feed| feed.viewers() > 0)
+    }
+
+    /// A sealed chunk is about to be deleted: viewers who come are not shown it.
+    pub(crate) fn chunk_is_gone(&self, folder: &RelativePath, chunk: ChunkId) {
+        self.feeds_of(folder).iter().for_each(|feed| feed.chunk_is_gone(chunk));
+    }
+
+    fn feeds_of(&self, chunk: &RelativePath) -> Vec<Arc<Feed>> {
+        let tables = lock(&self.tables);
+        let above = |folder: &RelativePath| chunk.as_path().starts_with(folder.as_path());
+        // Sessions may lie in each other's folders.
+        let depth = |folder: &RelativePath| folder.components().count();
+        let above = tables.feeds.iter().filter(|(folder, _)| above(folder));
+        let deepest = above.clone().map(|(folder, _)| depth(folder)).max();
+        above
+            .filter(|(folder, _)| Some(depth(folder)) == deepest)
+            .filter_map(|(_, feed)| feed.upgrade())
+            .collect()
+    }
+
+    /// Removes the folders that a chunk left empty, up to its session's, where nobody records.
+    pub(crate) fn remove_empty_folders(&self, chunk: &RelativePath) {
+        // A session has its folder in the tables before it makes it, and until its last chunk is sealed.
+        let tables = lock(&self.tables);
+        let is_used = |folder: &RelativePath| {
+            tables.folders.iter().any(|used| {
+                used.as_path().starts_with(folder.as_path())
+                    || (!used.is_empty() && folder.as_path().starts_with(used.as_path()))
+                    || used.is_empty()
+            })
+        };
+        let mut folder = chunk.clone();
+        // The host's folder stays.
+        while folder.components().count() > 1 && !is_used(&folder) {
+            let is_left = self.env.root.exists(&folder);
+            if is_left && self.env.root.remove_dir(&folder).is_err() {
+                return;
+            }
+            folder = parent(&folder);
+        }
     }
 
     fn for_all(&self, action: impl Fn(&mut Recording, &Env) -> Result<()>) {

@@ -240,7 +240,8 @@ fn hidden_beside(path: &RelativePath) -> RelativePath {
     RelativePath::new(format!("{folder}/.{name}").trim_start_matches('/')).unwrap_or_default()
 }
 
-fn parent(path: &RelativePath) -> RelativePath {
+/// The folder that something lies in.
+pub(crate) fn parent(path: &RelativePath) -> RelativePath {
     let parent = path.as_str().rsplit_once('/').map(|(parent, _)| parent);
     parent.and_then(|parent| RelativePath::new(parent).ok()).unwrap_or_default()
 }

@@ -66,7 +66,7 @@ impl Relay {
     /// # Errors
     /// [`Error::File`] when the folder cannot be used, [`Error::RootInUse`], [`Error::Listen`].
     pub fn start(config: Config) -> Result<Self> {
-        let Config { root, control, data, viewers, time_zone, announce, mut limits } = config;
+        let Config { root, control, data, viewers, time_zone, announce, keep, mut limits } = config;
         lower_to_descriptors(&mut limits);
         let root = Root::open(&root)?;
         let names = Names::new(time_zone);
@@ -111,7 +111,7 @@ impl Relay {
             ],
             housekeeping: tokio::spawn(expire(Arc::clone(&registry), stopped.clone())),
             sealer: tokio::spawn(seal(Arc::clone(&registry), sealer_stopped)),
-            after: After::start(&registry),
+            after: After::start(&registry, keep),
             registry,
             workers,
             viewer_workers,

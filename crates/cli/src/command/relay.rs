@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use relay::{Config, Event, Recovered, Relay, Target, Webhook};
+use relay::{Config, Event, Keep, Recovered, Relay, Target, Webhook};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::outcome::{Outcome, complain};
 use crate::stop::Stop;
-use crate::units::parse_duration;
+use crate::units::{parse_duration, parse_size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,6 +21,7 @@ Examples:
   babeltrace2 -i lttng-live net://localhost/host/HOST/SESSION
                                                     follow a session, best one made with lttng create --live
 
+  throughline relay --keep-for 72h --keep-size 20GiB
   throughline relay --announce-program /usr/local/bin/keep --announce-url http://127.0.0.1:8080/chunks
 
 Whoever is to be told of sealed chunks is told at least once, with the chunk's manifest: after a failure again, and after
@@ -54,6 +55,12 @@ pub(crate) struct Args {
     /// How long a program may run or a URL may take to answer
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     announce_timeout: Duration,
+    /// Sealed chunks that are older are deleted, such as 72h; see docs/formats/chunk.md for what is never deleted
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    keep_for: Option<Duration>,
+    /// The oldest sealed chunks are deleted while all together are larger, such as 20GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    keep_size: Option<u64>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -76,6 +83,7 @@ async fn serve(args: &Args) -> anyhow::Result<Outcome> {
     let urls = args.announce_url.iter().cloned().map(Target::Webhook);
     config.announce.targets = programs.chain(urls).collect();
     config.announce.timeout = args.announce_timeout;
+    config.keep = Keep { age: args.keep_for, bytes: args.keep_size };
     let relay = Relay::start(config).context("starting the relay")?;
     say_recovered(relay.recovered());
     complain(&format!(

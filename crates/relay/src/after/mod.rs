@@ -9,6 +9,7 @@
 mod deliver;
 mod outbox;
 mod program;
+mod retention;
 mod webhook;
 
 use std::io;
@@ -24,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::registry::Registry;
 use crate::server::ended;
 pub(crate) use outbox::Outbox;
+pub use retention::Keep;
 pub use webhook::{Webhook, WebhookError};
 
 /// Who is told of sealed chunks, and how patiently. Each is told of each chunk at least once.
@@ -94,12 +96,15 @@ pub(crate) struct After {
 }
 
 impl After {
-    pub(crate) fn start(registry: &Arc<Registry>) -> Self {
+    pub(crate) fn start(registry: &Arc<Registry>, keep: Keep) -> Self {
         let (stop, stopped) = watch::channel(false);
         let targets = 0..registry.env.outbox.queues().len();
         let deliver =
             |index| tokio::spawn(deliver::deliver(Arc::clone(registry), index, stopped.clone()));
-        Self { tasks: targets.map(deliver).collect(), stop }
+        let mut tasks: Vec<_> = targets.map(deliver).collect();
+        let retain = retention::retain(Arc::clone(registry), keep, stopped.clone());
+        tasks.push(tokio::spawn(retain));
+        Self { tasks, stop }
     }
 
     /// Ends them; nothing is sealed any more.

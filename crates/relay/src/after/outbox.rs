@@ -11,7 +11,7 @@
 //! A relay that is killed in between finds either the journal entry, and writes the file again, or the file. So each target
 //! is told at least once, and never of a chunk that is not whole in its last place.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -148,6 +148,14 @@ impl Outbox {
     pub(crate) fn queues(&self) -> &[Queue] {
         &self.queues
     }
+
+    /// Chunks that somebody is still to be told of.
+    pub(crate) fn folders(&self) -> BTreeSet<RelativePath> {
+        let all = self.queues.iter().flat_map(|queue| {
+            queue.lock().iter().map(|entry| entry.folder.clone()).collect::<Vec<_>>()
+        });
+        all.collect()
+    }
 }
 
 impl Queue {
@@ -256,6 +264,7 @@ mod tests {
         let [b, a] = again.queues() else { panic!("two targets") };
         assert_eq!(folders(a), ["h/2", "h/3"]);
         assert_eq!(folders(b), ["h/1", "h/2", "h/3"]);
+        assert_eq!(again.folders().len(), 3);
         again.add(&root, &path("h/4"), &counters).unwrap();
 
         let less = Outbox::open(&root, announce(&["/a"], 10), &counters).unwrap();

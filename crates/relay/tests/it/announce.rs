@@ -58,7 +58,7 @@ impl Peer {
         Self::at("127.0.0.1:0".parse().unwrap(), script)
     }
 
-    fn at(address: SocketAddr, script: impl IntoIterator<Item = Answer>) -> Self {
+    pub(crate) fn at(address: SocketAddr, script: impl IntoIterator<Item = Answer>) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));

@@ -11,6 +11,7 @@ mod live_real;
 mod producer;
 mod real;
 mod replay;
+mod retention;
 mod rotation;
 mod viewer;
 mod viewer_replay;

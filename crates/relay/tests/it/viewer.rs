@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use relay::{Limits, Relay};
+use relay::{Config, Keep, Limits, Relay};
 use tokio::runtime::Runtime;
 use wire::live::viewer::{
     AttachReply, AttachSession, Connect, CreateViewerSessionReply, DetachReply, Flags, GetPacket,
@@ -18,7 +18,9 @@ use wire::live::{
 };
 
 use crate::disk::wait_until;
-use crate::producer::{Producer, STREAM_PATH, add_stream, index, packet, session, start};
+use crate::producer::{
+    Producer, STREAM_PATH, add_stream, index, packet, session, start, start_with,
+};
 use crate::viewer_replay::{Reply, Source};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -45,9 +47,13 @@ impl Setup {
     }
 
     fn with(create: CreateSession, limits: Limits) -> Self {
+        Self::configured(create, |config| config.limits = limits)
+    }
+
+    fn configured(create: CreateSession, set_up: impl FnOnce(&mut Config)) -> Self {
         let runtime = Runtime::new().unwrap();
         let root = tempfile::tempdir().unwrap();
-        let relay = start(&runtime, root.path(), limits);
+        let relay = start_with(&runtime, root.path(), set_up);
         let mut producer = Producer::new(&relay, create);
         producer.chunk(0);
         let stream = producer.stream("ch_0", 0);
@@ -292,6 +298,39 @@ fn what_was_cleared_is_missed_but_what_was_announced_is_not() {
     assert_eq!(viewer.bytes(stream, first.offset_bytes, 128), whole(0));
     assert_eq!(viewer.read_on(stream), [3, 4]);
     assert_eq!(setup.relay.totals().packets_missed_by_viewers, 2);
+    setup.end();
+}
+
+#[test]
+fn chunks_of_a_session_that_is_viewed_are_kept_until_its_viewers_have_left() {
+    let keep = Keep { bytes: Some(0), age: None };
+    let mut setup = Setup::configured(live(), |config| config.keep = keep);
+    let stream = setup.viewed();
+    setup.send(0..2);
+    let mut viewer = setup.attach(Seek::Beginning);
+    setup.rotate(0, 2, CloseAction::MoveToArchives);
+    setup.send(2..4);
+    setup.rotate(1, 4, CloseAction::MoveToArchives);
+    setup.send(4..5);
+    assert_eq!(viewer.read_on(stream), [0, 1, 2, 3, 4]);
+    assert_eq!(setup.relay.totals().chunks_expired, 0);
+    // Another session's chunk has the relay look again, and is not held.
+    let mut other = session("other");
+    other.identity.as_mut().unwrap().sessiond.0 = [9; 16];
+    let mut producer = Producer::new(&setup.relay, other);
+    producer.chunk(0);
+    let handle = producer.stream("ch_0", 0);
+    producer.packet(handle, 0);
+    producer.index(handle, 0);
+    producer.rotate(None, &[(handle, 1)]);
+    producer.close_chunk(0, Some(CloseAction::MoveToArchives));
+    wait_until("the other chunk to go", || setup.relay.totals().chunks_expired == 1);
+
+    drop(viewer);
+    setup.rotate(2, 5, CloseAction::MoveToArchives);
+    wait_until("all sealed chunks to go", || setup.relay.totals().chunks_expired == 4);
+    setup.send(5..6);
+    assert_eq!(setup.attach(Seek::Beginning).read_on(stream), [5]);
     setup.end();
 }
 

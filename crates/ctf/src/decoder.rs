@@ -30,7 +30,7 @@ use crate::walk::Stack;
 
 /// Event records that are gone over at once: enough that starting the loop costs little, few enough that what it finds
 /// out stays in the nearest cache.
-const AHEAD: usize = 32;
+const AHEAD: usize = 16;
 
 /// Anchors of these: what they need most often. A class that has more gets its event records in smaller batches.
 const ANCHORS: usize = 4 * AHEAD;

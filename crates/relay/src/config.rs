@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::after::{Announce, Keep};
+use crate::doors::Network;
 
 /// Settings of a relay.
 #[derive(Debug, Clone)]
@@ -17,6 +18,9 @@ pub struct Config {
     pub data: SocketAddr,
     /// Address of the port for viewers; port 0 takes a free one.
     pub viewers: SocketAddr,
+    /// Which hosts may connect, besides this one. `None`: nothing was said, and only addresses of this machine itself may
+    /// be listened on.
+    pub peers: Option<Vec<Network>>,
     /// How times in folder names are written.
     pub time_zone: TimeZone,
     /// Who is told of sealed chunks.
@@ -36,6 +40,7 @@ impl Config {
             control: (Ipv4Addr::LOCALHOST, 5342).into(),
             data: (Ipv4Addr::LOCALHOST, 5343).into(),
             viewers: (Ipv4Addr::LOCALHOST, 5344).into(),
+            peers: None,
             time_zone: TimeZone::System,
             announce: Announce::default(),
             keep: Keep::default(),
@@ -58,6 +63,12 @@ pub enum TimeZone {
 pub struct Limits {
     /// Connections of both kinds at a time.
     pub connections: usize,
+    /// Connections of each port that have said nothing yet; when there are more, who has waited longest leaves. The start
+    /// lowers this where the process may open few files.
+    pub half_open: usize,
+    /// How long a connection may take to say what it is, and a control connection to make its session. Data connections
+    /// of hosts that have a producer may take any time.
+    pub first_message: Duration,
     /// Recording sessions at a time.
     pub recordings: usize,
     /// Streams at a time. Each needs two file descriptors; the start lowers this to what the process may open.
@@ -97,6 +108,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            half_open: 256,
+            first_message: Duration::from_secs(10),
             recordings: 1024,
             streams: 16_384,
             chunks_per_recording: 64,

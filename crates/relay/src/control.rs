@@ -61,6 +61,7 @@ impl Control {
     async fn answer_all(&mut self, stream: &mut TcpStream) -> Result<()> {
         let mut buffer = Vec::with_capacity(BUFFER);
         let mut reply = Vec::new();
+        let deadline = tokio::time::Instant::now() + self.registry.env.limits.first_message;
         loop {
             let mut used = 0;
             let mut was_answered = true;
@@ -93,7 +94,15 @@ impl Control {
             if !buffer.is_empty() || !was_answered {
                 sockopt::set_tcp_quickack(&*stream, true).map_err(std::io::Error::from)?;
             }
-            if stream.read_buf(&mut buffer).await? == 0 {
+            let read = stream.read_buf(&mut buffer);
+            // With a session it may be silent for as long as it likes.
+            let read = match self.session {
+                Some(_) => read.await?,
+                None => tokio::time::timeout_at(deadline, read)
+                    .await
+                    .map_err(|_elapsed| Error::NoSession)??,
+            };
+            if read == 0 {
                 return if buffer.is_empty() {
                     Ok(())
                 } else {

@@ -61,6 +61,10 @@ counters! {
     connections_refused,
     /// Viewers refused because there were too many.
     viewers_refused,
+    /// Connections closed because they said nothing for too long, or because too many did.
+    half_open_dropped,
+    /// Connections refused because of where they came from.
+    peers_refused,
     /// Packets that a viewer did not get because they were cleared, overwritten or let go before it came to them; once
     /// for each viewer.
     packets_missed_by_viewers,

@@ -21,6 +21,12 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// An address that other machines reach, and nobody said which of them may connect.
+    #[error("{address} is open to other machines, and nobody said which of them may connect")]
+    OpenAddress {
+        /// The address.
+        address: SocketAddr,
+    },
     /// A file or folder could not be used.
     #[error("{action} {path}")]
     File {
@@ -69,6 +75,9 @@ pub enum Error {
         /// Its major version.
         major: u32,
     },
+    /// A control connection made no session in time.
+    #[error("the producer made no session")]
+    NoSession,
     /// A viewer asked before it said its version, or said nothing for too long.
     #[error("the viewer did not connect")]
     ViewerNotConnected,

@@ -16,6 +16,7 @@ use crate::config::{Config, Limits};
 use crate::control::Control;
 use crate::counters::{Counters, Totals};
 use crate::data::Data;
+use crate::doors::{Complaints, First, Gone, Hosts, Lobby, Peers, Place};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -64,10 +65,20 @@ impl Relay {
     /// serves them in the background. Call it within a tokio runtime.
     ///
     /// # Errors
-    /// [`Error::File`] when the folder cannot be used, [`Error::RootInUse`], [`Error::Listen`].
+    /// [`Error::OpenAddress`] for an address that others reach without [`Config::peers`]; [`Error::File`] when the folder
+    /// cannot be used, [`Error::RootInUse`], [`Error::Listen`].
     pub fn start(config: Config) -> Result<Self> {
-        let Config { root, control, data, viewers, time_zone, announce, keep, mut limits } = config;
+        let Config { root, control, data, viewers, peers, time_zone, announce, keep, mut limits } =
+            config;
+        for address in [control, data, viewers] {
+            if peers.is_none() && !address.ip().to_canonical().is_loopback() {
+                return Err(Error::OpenAddress { address });
+            }
+        }
+        let peers = Arc::new(Peers(peers.unwrap_or_default()));
+        let hosts = Arc::new(Hosts::default());
         lower_to_descriptors(&mut limits);
+        let (half_open, patience) = (limits.half_open, limits.first_message);
         let root = Root::open(&root)?;
         let names = Names::new(time_zone);
         let mut found = recover(&root, &names)?;
@@ -91,11 +102,20 @@ impl Relay {
                 Port::Control | Port::Data => (&connections, &workers),
                 Port::Viewers => (&viewer_connections, &viewer_workers),
             };
+            let first = match port {
+                Port::Control => First::Command,
+                Port::Data => First::Packet,
+                Port::Viewers => First::Viewer,
+            };
+            let lobby = Lobby::new(first, Arc::clone(&hosts), half_open, patience);
             let door = Door {
                 port,
+                peers: Arc::clone(&peers),
+                lobby: Arc::new(lobby),
                 registry: Arc::clone(&registry),
                 connections: Arc::clone(connections),
                 workers: Arc::clone(workers),
+                complaints: Complaints::default(),
             };
             tokio::spawn(accept(listener, door, stopped.clone()))
         };
@@ -182,21 +202,24 @@ impl Relay {
 /// What a listener needs to serve its connections.
 struct Door {
     port: Port,
+    peers: Arc<Peers>,
+    lobby: Arc<Lobby>,
     registry: Arc<Registry>,
     connections: Arc<Semaphore>,
     workers: Arc<Workers>,
+    complaints: Complaints,
 }
 
 /// Takes connections and owns their tasks.
 async fn accept(listener: TcpListener, door: Door, mut stop: watch::Receiver<bool>) {
-    let Door { port, registry, connections, workers } = door;
     let mut tasks = JoinSet::new();
-    // Both listeners count from 0: the n-th control and the n-th data connection are most often one producer's, and
+    let door = Arc::new(door);
+    // All listeners count from 0: the n-th control and the n-th data connection are most often one producer's, and
     // cost least on one thread.
     for number in 0.. {
         let accepted = loop {
             tokio::select! {
-                accepted = listener.accept() => break Some(accepted),
+                accepted = door.accept(&listener) => break Some(accepted),
                 Some(done) = tasks.join_next() => ended(done),
                 _ = stop.wait_for(|stop| *stop) => break None,
             }
@@ -204,46 +227,91 @@ async fn accept(listener: TcpListener, door: Door, mut stop: watch::Receiver<boo
         let (stream, peer) = match accepted {
             Some(Ok(accepted)) => accepted,
             Some(Err(error)) => {
-                tracing::warn!(?port, %error, "cannot accept");
+                tracing::warn!(port = ?door.port, %error, "cannot accept");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
             None => break,
         };
-        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
-            let counters = &registry.env.counters;
-            match port {
-                Port::Control | Port::Data => counters.connections_refused.add(1),
-                Port::Viewers => counters.viewers_refused.add(1),
-            }
-            tracing::warn!(?port, %peer, "too many connections");
+        let counters = &door.registry.env.counters;
+        if !door.peers.allow(peer.ip()) {
+            counters.peers_refused.add(1);
+            door.complain(peer, &"its address is not allowed");
             continue;
-        };
-        let serve = serve(port, stream.into_std(), peer, Arc::clone(&registry), stop.clone());
-        let serve = async move {
-            serve.await;
-            drop(permit);
-        };
-        tasks.spawn_on(serve, workers.pick(number));
+        }
+        let visit =
+            visit(Arc::clone(&door), door.lobby.enter(), stream.into_std(), peer, stop.clone());
+        tasks.spawn_on(visit, door.workers.pick(number));
     }
     while let Some(done) = tasks.join_next().await {
         ended(done);
     }
 }
 
+impl Door {
+    /// The next connection, when the lobby has room for it.
+    async fn accept(&self, listener: &TcpListener) -> std::io::Result<(TcpStream, SocketAddr)> {
+        self.lobby.has_room().await;
+        listener.accept().await
+    }
+
+    /// Logs that a connection was not served, at most once a second.
+    fn complain(&self, peer: SocketAddr, why: &dyn std::fmt::Display) {
+        if let Some(connections) = self.complaints.due(Instant::now()) {
+            tracing::warn!(port = ?self.port, %peer, connections, %why, "not served");
+        }
+    }
+}
+
+/// Lets a connection wait until it has spoken, and serves it when there is a place for it.
+async fn visit(
+    door: Arc<Door>,
+    place: Place,
+    stream: std::io::Result<std::net::TcpStream>,
+    peer: SocketAddr,
+    mut stop: watch::Receiver<bool>,
+) {
+    let counters = &door.registry.env.counters;
+    let stream = match stream.and_then(TcpStream::from_std) {
+        Ok(stream) => stream,
+        Err(error) => return door.complain(peer, &error),
+    };
+    let spoken = tokio::select! {
+        spoken = place.wait(&stream, peer.ip()) => spoken,
+        _ = stop.wait_for(|stop| *stop) => return,
+    };
+    let known = match spoken {
+        Ok(known) => known,
+        Err(Gone::Ended) => return,
+        Err(gone) => {
+            counters.half_open_dropped.add(1);
+            return door.complain(peer, &gone);
+        }
+    };
+    let Ok(permit) = Arc::clone(&door.connections).try_acquire_owned() else {
+        match door.port {
+            Port::Control | Port::Data => counters.connections_refused.add(1),
+            Port::Viewers => counters.viewers_refused.add(1),
+        }
+        return door.complain(peer, &"too many connections");
+    };
+    // On the heap: those who wait need none of it.
+    Box::pin(serve(door.port, stream, peer, Arc::clone(&door.registry), stop)).await;
+    drop((permit, known));
+}
+
 /// Serves one connection on the worker this runs on.
 async fn serve(
     port: Port,
-    stream: std::io::Result<std::net::TcpStream>,
+    stream: TcpStream,
     peer: SocketAddr,
     registry: Arc<Registry>,
     stop: watch::Receiver<bool>,
 ) {
-    let result = match (stream.and_then(TcpStream::from_std), port) {
-        (Ok(stream), Port::Control) => Control::new(registry).serve(stream, stop).await,
-        (Ok(stream), Port::Data) => Data::new(registry, stream, stop).serve().await,
-        (Ok(stream), Port::Viewers) => viewer::Connection::new(registry, stream).serve(stop).await,
-        (Err(error), _) => Err(error.into()),
+    let result = match port {
+        Port::Control => Control::new(registry).serve(stream, stop).await,
+        Port::Data => Data::new(registry, stream, stop).serve().await,
+        Port::Viewers => viewer::Connection::new(registry, stream).serve(stop).await,
     };
     if let Err(error) = result {
         tracing::warn!(?port, %peer, error = &error as &dyn std::error::Error, "connection closed");
@@ -291,8 +359,12 @@ fn lower_to_descriptors(limits: &mut Limits) {
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let allowed = if raised.is_ok() { maximum } else { current };
     let Some(allowed) = allowed else { return };
+    // Each of the three ports may have twice as many for a moment.
+    let half_open = usize::try_from(allowed / 64).unwrap_or(usize::MAX).max(1);
+    limits.half_open = limits.half_open.min(half_open);
     let left = allowed
         .saturating_sub(SPARE_DESCRIPTORS)
+        .saturating_sub(6 * limits.half_open as u64)
         .saturating_sub((limits.connections + limits.viewers) as u64);
     let streams = usize::try_from(left / 2).unwrap_or(usize::MAX).max(1);
     if streams < limits.streams {

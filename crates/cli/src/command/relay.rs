@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use relay::{Config, Event, Keep, Recovered, Relay, Target, Webhook};
+use relay::{Config, Event, Keep, Network, Recovered, Relay, Target, Webhook};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::outcome::{Outcome, complain};
@@ -37,13 +37,13 @@ pub(crate) struct Args {
     /// Folder the traces are written below
     #[arg(long, value_name = "DIR", default_value = "traces")]
     output: PathBuf,
-    /// Address of the control port; anyone who reaches it can write below the folder
+    /// Address of the control port; who may connect to it can write below the folder
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5342")]
     control: SocketAddr,
     /// Address of the data port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5343")]
     data: SocketAddr,
-    /// Address of the port for viewers; anyone who reaches it can read every session being recorded
+    /// Address of the port for viewers; who may connect to it can read every session being recorded
     #[arg(short = 'L', long, value_name = "ADDR", default_value = "127.0.0.1:5344")]
     live: SocketAddr,
     /// A program that is run for each sealed chunk; may be repeated
@@ -61,6 +61,34 @@ pub(crate) struct Args {
     /// The oldest sealed chunks are deleted while all together are larger, such as 20GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     keep_size: Option<u64>,
+    #[command(flatten)]
+    peers: PeerArgs,
+}
+
+/// Which hosts may connect.
+#[derive(clap::Args)]
+pub(crate) struct PeerArgs {
+    /// Hosts that may connect besides this one: an address, a network such as 10.1.0.0/16, or `any`; repeat it for more.
+    /// Without it the relay listens on addresses of this machine only
+    #[arg(long = "allow", value_name = "NETWORK")]
+    networks: Vec<Network>,
+}
+
+impl PeerArgs {
+    /// As the relay takes them.
+    pub(crate) fn peers(&self) -> Option<Vec<Network>> {
+        Some(self.networks.clone()).filter(|networks| !networks.is_empty())
+    }
+
+    /// The error of a start, with what to do about it.
+    pub(crate) fn explained(error: relay::Error) -> anyhow::Error {
+        match error {
+            relay::Error::OpenAddress { .. } => {
+                anyhow::anyhow!("{error}: name them with --allow NETWORK, or all with --allow any")
+            }
+            error => error.into(),
+        }
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -84,7 +112,8 @@ async fn serve(args: &Args) -> anyhow::Result<Outcome> {
     config.announce.targets = programs.chain(urls).collect();
     config.announce.timeout = args.announce_timeout;
     config.keep = Keep { age: args.keep_for, bytes: args.keep_size };
-    let relay = Relay::start(config).context("starting the relay")?;
+    config.peers = args.peers.peers();
+    let relay = Relay::start(config).map_err(PeerArgs::explained).context("starting the relay")?;
     say_recovered(relay.recovered());
     complain(&format!(
         "relay: control {}, data {}, viewers {}, writing below {}",

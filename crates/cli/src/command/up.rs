@@ -23,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, oneshot, watch};
 
+use crate::command::relay::PeerArgs;
 use crate::outcome::{Outcome, complain};
 use crate::stop::Stop;
 use addresses::Addresses;
@@ -45,6 +46,8 @@ pub(crate) struct Args {
     /// Where viewers such as babeltrace2 follow what is being recorded
     #[arg(short = 'L', long, value_name = "ADDRESS", default_value = "127.0.0.1:5344")]
     live: SocketAddr,
+    #[command(flatten)]
+    peers: PeerArgs,
     /// Where the web page is
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7070")]
     http: SocketAddr,
@@ -68,8 +71,10 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
         control: args.control,
         data: args.stream,
         viewers: args.live,
+        peers: args.peers.peers(),
         ..relay::Config::new(&traces)
     })
+    .map_err(PeerArgs::explained)
     .context("cannot start the relay")?;
     let events = relay.subscribe();
     let listener = TcpListener::bind(args.http)

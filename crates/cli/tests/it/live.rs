@@ -278,3 +278,18 @@ fn check_list(setup: Setup) {
     assert!(stderr(&output).contains("cannot connect to 127.0.0.1:"), "{}", stderr(&output));
     assert_eq!(stderr(&output).lines().count(), 1);
 }
+
+#[test]
+fn a_relay_that_others_reach_is_told_who_may_connect_or_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in ["relay", "up"] {
+        let output = Command::new(THROUGHLINE)
+            .current_dir(folder.path())
+            .args([command, "--control=0.0.0.0:0"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{command}: {}", stderr(&output));
+        assert!(stderr(&output).contains("--allow NETWORK"), "{command}: {}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "{command}: {}", stderr(&output));
+    }
+}

@@ -6,6 +6,7 @@ mod announce;
 mod client;
 mod crash;
 mod disk;
+mod doors;
 mod hostile;
 mod live_real;
 mod producer;

@@ -612,7 +612,11 @@ fn viewers_have_a_bound() {
     let setup = Setup::with(live(), Limits { viewers: 2, ..Limits::default() });
     let first = Viewer::connect(&setup.relay, 15);
     let mut second = Viewer::connect(&setup.relay, 15);
-    assert!(Viewer::open(&setup.relay).is_closed());
+    let mut one_too_many = Viewer::open(&setup.relay);
+    let mut bytes = Vec::new();
+    connect(Version::OURS).encode(&mut bytes);
+    one_too_many.socket.write_all(&bytes).unwrap();
+    assert!(one_too_many.is_closed());
     assert_eq!(setup.relay.totals().viewers_refused, 1);
     assert_eq!(second.sessions().len(), 1);
     drop(first);

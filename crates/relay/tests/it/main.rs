@@ -5,6 +5,7 @@ mod acknowledge;
 mod announce;
 mod client;
 mod crash;
+mod cut;
 mod disk;
 mod doors;
 mod hostile;

@@ -15,5 +15,6 @@ mod main_job;
 mod process;
 mod read;
 mod read_options;
+mod sealed;
 mod thumbnailer;
 mod up;

@@ -9,6 +9,7 @@
 
 use jiff::Timestamp;
 use jiff::tz;
+use tracedir::manifest::{HIDDEN_MANIFEST, MANIFEST};
 use wire::live::{ChunkId, CreateSession, Name, RelativePath, UnixSeconds};
 
 use crate::config::TimeZone;
@@ -89,6 +90,11 @@ pub(crate) fn is_reserved(component: &str) -> bool {
         date.bytes().all(|byte| byte.is_ascii_digit()) && rest.starts_with('T')
     });
     component == ARCHIVES || component.starts_with('.') || looks_like_time
+}
+
+/// Whether a path leads to or through something that is named as a chunk's manifest, which only the relay writes.
+pub(crate) fn has_manifest(path: &RelativePath) -> bool {
+    path.components().any(|component| [MANIFEST, HIDDEN_MANIFEST].contains(&component))
 }
 
 /// `name` with a number, for a folder that is taken.

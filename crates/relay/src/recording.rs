@@ -363,7 +363,7 @@ impl Recording {
         let seen = (Arc::clone(&self.feed), handle);
         let mut stream = Stream::new(session, request, owner.kind, seen);
         let path = stream.path_in_chunk();
-        if path.components().next().is_none_or(names::is_reserved) {
+        if path.components().next().is_none_or(names::is_reserved) || names::has_manifest(&path) {
             return Err(Error::ReservedPath { path: path.to_string() });
         }
         let chunk = self.open_chunk(id)?;

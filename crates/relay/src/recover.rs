@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use tracedir::manifest::SealedBy;
+use tracedir::manifest::{HIDDEN_MANIFEST, SealedBy};
 use wire::live::{ChunkId, RelativePath, UnixSeconds};
 
 use crate::env::Env;
@@ -212,7 +212,7 @@ fn archive(
 fn tops(root: &Root, folder: &RelativePath) -> Result<BTreeSet<RelativePath>> {
     let entries = root.list(folder)?.into_iter();
     Ok(entries
-        .filter(|entry| !names::is_reserved(&entry.name))
+        .filter(|entry| !names::is_reserved(&entry.name) || entry.name == HIDDEN_MANIFEST)
         .filter_map(|entry| RelativePath::new(&entry.name).ok())
         .collect())
 }

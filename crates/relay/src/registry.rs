@@ -144,7 +144,7 @@ impl Registry {
         request: &CreateSession,
     ) -> Result<(RelaySessionId, Arc<Shared>, RelativePath)> {
         let wanted = self.env.names.session(request)?;
-        if wanted.components().skip(1).any(names::is_reserved) {
+        if wanted.components().skip(1).any(names::is_reserved) || names::has_manifest(&wanted) {
             return Err(Error::ReservedPath { path: wanted.to_string() });
         }
         let id = {

@@ -104,12 +104,15 @@ impl SealJob {
                     error = &error as &dyn std::error::Error,
                     "cannot seal a chunk"
                 );
+                // It appears there in one step.
+                let has_moved = env.root.exists(&folder);
+                let folder = if has_moved { folder } else { self.from };
                 let event = Event::SealFailed {
                     recording: self.recording,
                     chunk: self.chunk,
-                    folder: env.root.absolute(&self.from),
+                    folder: env.root.absolute(&folder),
                 };
-                Done { event, chunk: Some((self.chunk, self.from)) }
+                Done { event, chunk: Some((self.chunk, folder)) }
             }
         }
     }

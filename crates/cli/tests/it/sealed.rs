@@ -78,7 +78,7 @@ here=$(dirname "$0"); cat > "$here/manifest.new"; echo "$1" > "$here/folder"; mv
         stderr(&checked)
     );
     let info: Value =
-        serde_json::from_str(&stdout(&ctf(&["info", "--format", "json"], &chunk))).unwrap();
+        serde_json::from_str(stdout(&ctf(&["info", "--format", "json"], &chunk))).unwrap();
     assert_eq!(info["manifests"][0]["manifest"], told);
     let streams = info["traces"][0]["streams"].as_array().unwrap();
     let sum = |key: &str, streams: &[Value]| -> u64 {

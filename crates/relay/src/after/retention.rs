@@ -182,7 +182,8 @@ fn plan(
     now: SystemTime,
     is_held: impl Fn(&RelativePath) -> bool,
 ) -> Vec<RelativePath> {
-    let mut total: u64 = chunks.values().map(|chunk| chunk.bytes).sum();
+    let sizes = chunks.values().map(|chunk| chunk.bytes);
+    let mut total = sizes.fold(0, u64::saturating_add);
     let mut oldest: Vec<_> = chunks.iter().collect();
     oldest.sort_by_key(|(folder, chunk)| (chunk.sealed, *folder));
     let mut planned = Vec::new();

@@ -139,6 +139,11 @@ fn folders_of_the_relay_are_not_for_streams() {
         let request = Request::AddStream(add_stream("ch_0", folder, 0));
         assert_eq!(producer.code(&request), ReturnCode::INVALID, "{folder}");
     }
+    // What a manifest says is believed, for example when chunks are deleted by size.
+    for (channel, folder) in [("manifest.json", "ust"), ("ch_0", "ust/manifest.json")] {
+        let request = Request::AddStream(add_stream(channel, folder, 0));
+        assert_eq!(producer.code(&request), ReturnCode::INVALID, "{folder}/{channel}");
+    }
     setup.end();
 }
 

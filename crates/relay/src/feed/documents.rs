@@ -54,7 +54,11 @@ impl Documents {
         let mut left = count;
         while left > 0 {
             let skipped = match &mut self.container {
-                Container::Packets(packet) if packet.at >= packet.content_len.max(37) => {
+                // After one zero in the text another changes nothing.
+                Container::Packets(packet) if packet.at >= HEADER_LEN as u64 => {
+                    if packet.at < packet.content_len {
+                        self.text.byte(0);
+                    }
                     packet.skip(left)
                 }
                 _ => 0,
@@ -63,13 +67,17 @@ impl Documents {
                 self.len += skipped;
                 left -= skipped;
                 self.end_packet();
-            } else if matches!(self.container, Container::Plain) {
-                // Zeros are neither part of a declaration nor between two.
-                self.len += left;
-                left = 0;
             } else {
                 self.byte(0);
                 left -= 1;
+            }
+            if matches!(self.container, Container::Plain) && left > 0 {
+                self.byte(0);
+                self.len += left - 1;
+                left = 0;
+                if self.text.is_between() {
+                    self.whole = self.len;
+                }
             }
         }
     }
@@ -345,5 +353,63 @@ mod tests {
         documents.push(b" trace { };");
         documents.finish();
         assert_eq!(documents.whole(), 75);
+    }
+
+    /// Bytes that look like metadata, in which anything may follow anything.
+    fn nonsense(mut seed: u64, len: usize) -> Vec<u8> {
+        let words: [&[u8]; 16] = [
+            b"{",
+            b"}",
+            b";",
+            b"\"",
+            b"\\",
+            b"'",
+            b"/",
+            b"*",
+            b"//",
+            b"\n",
+            b"\x1e",
+            b"[",
+            b"a ",
+            b"\0\0",
+            &MAGIC.to_le_bytes(),
+            &MAGIC.to_be_bytes(),
+        ];
+        let mut bytes = Vec::new();
+        while bytes.len() < len {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let word = words.get(usize::try_from(seed >> 60).unwrap()).unwrap();
+            bytes.extend_from_slice(word);
+        }
+        bytes
+    }
+
+    #[test]
+    fn where_bytes_are_cut_and_how_zeros_are_told_makes_no_difference() {
+        for seed in 0..500 {
+            let mut bytes = nonsense(seed, 300);
+            if seed % 2 == 0 {
+                // In front of it, packets that are whole.
+                let text = bytes.clone();
+                bytes = packet(&String::from_utf8_lossy(&text[..40]), 128);
+                bytes.extend(packet("a;", 64));
+                bytes.extend(text);
+            }
+            let mut whole = Documents::default();
+            whole.push(&bytes);
+            let mut cut = Documents::default();
+            let mut last = 0;
+            for piece in bytes.chunk_by(|left, right| (*left == 0) == (*right == 0)) {
+                match piece.first() {
+                    Some(0) => cut.push_zeros(piece.len() as u64),
+                    _ => piece.iter().for_each(|byte| cut.push(&[*byte])),
+                }
+                assert!(cut.whole() >= last && cut.whole() <= cut.len, "seed {seed}");
+                last = cut.whole();
+            }
+            assert_eq!((cut.len, cut.whole()), (whole.len, whole.whole()), "seed {seed}");
+        }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) mod law;
 mod simulation;
 mod stream;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -476,15 +476,19 @@ impl Feed {
         if state.publications <= since {
             return (Vec::new(), since);
         }
-        let is_open = |trace: ViewedTraceId| {
-            extent == Extent::All
-                || state.streams.values().any(|entry| entry.trace == trace && !entry.is_closed())
+        let open: BTreeSet<ViewedTraceId> = match extent {
+            Extent::All => BTreeSet::new(),
+            Extent::Open => {
+                let open = state.streams.values().filter(|entry| !entry.is_closed());
+                open.map(|entry| entry.trace).collect()
+            }
         };
+        let is_shown = |entry: &Entry| extent == Extent::All || open.contains(&entry.trace);
         let mut listed: Vec<Listed> = state
             .streams
             .iter()
             .filter(|(_, entry)| entry.published.is_some_and(|number| number > since))
-            .filter(|(_, entry)| is_open(entry.trace))
+            .filter(|(_, entry)| is_shown(entry))
             .take(limit)
             .map(|(handle, entry)| entry.listed(*handle))
             .collect();

@@ -1,12 +1,18 @@
 //! Real producers are followed by real viewers through the relay's port for viewers.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use testkit::viewer::{Babeltrace2, Printed};
+use wire::live::ViewedSessionId;
+use wire::live::viewer::{NewStreamsReply, NextIndex, Request, Seek, StreamEntry};
 
 use crate::real::Setup;
+use crate::viewer::Viewer as Asker;
+use crate::viewer_replay::Reply;
 
 /// How long what was traced may take until it is printed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -169,4 +175,111 @@ fn a_session_without_live_timer_is_followed_through_its_rotations() {
     assert_eq!(setup.relay.totals().packets_withheld, 0);
     assert_eq!(setup.relay.totals().packets_missed_by_viewers, 0);
     setup.end();
+}
+
+/// Viewers of the test's own, beside babeltrace2.
+const MANY: usize = 200;
+
+#[test]
+fn many_viewers_see_everything_once_and_cost_the_producer_nothing() {
+    let Some(mut setup) = Setup::new() else { return };
+    setup.create("crowd", "--live=100000");
+    setup.lttng("enable-channel -u ch --subbuf-size=16384 --num-subbuf=8");
+    setup.lttng("enable-event -u testkit:tick -c ch");
+    setup.lttng("start");
+    // Its streams and metadata are there before the viewers.
+    setup.emit(1);
+    let real: Vec<Babeltrace2> = (0..3).map(|_| setup.follow("crowd")).collect();
+    setup.wait_for_viewers("crowd", 3);
+    let relay = setup.relay.viewers_addr();
+    let crowd: Vec<_> =
+        (0..4).map(|_| std::thread::spawn(move || follow_all(relay, MANY / 4))).collect();
+    let all = u32::try_from(MANY + 3).unwrap();
+    setup.wait_for_viewers("crowd", all);
+    setup.emit_slowly(4000, 500);
+    setup.lttng("destroy crowd");
+    let sealed = setup.next_sealed();
+    let trace = sealed.folder.join("ust/uid/0/64-bit");
+    for thread in crowd {
+        for seen in thread.join().unwrap() {
+            assert!(!seen.is_empty());
+            for (channel, bytes) in seen {
+                let file = std::fs::read(trace.join(&channel)).unwrap();
+                assert!(file == bytes, "{channel}: {} of {} bytes", bytes.len(), file.len());
+            }
+        }
+    }
+    let expected = recorded(&sealed.folder);
+    assert_eq!(expected.lines().count(), 4001, "nothing was discarded");
+    for viewer in real {
+        let printed = viewer.finish(PATIENCE).expect("babeltrace2 ends");
+        assert!(printed.status.success(), "{}", printed.errors);
+        let seen = printed.text();
+        assert!(seen.lines().count() >= 4000, "{}", seen.lines().count());
+        let rest =
+            |text: &str| text.lines().rev().take(3999).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(rest(&seen), rest(&expected));
+    }
+    setup.end();
+}
+
+/// Reads the only session with so many viewers from its beginning to its end; gives each one's bytes of each stream.
+fn follow_all(relay: SocketAddr, count: usize) -> Vec<BTreeMap<String, Vec<u8>>> {
+    let mut viewers: Vec<Follower> = (0..count).map(|_| Follower::attach(relay)).collect();
+    while viewers.iter().any(|viewer| !viewer.has_ended) {
+        for viewer in &mut viewers {
+            viewer.look();
+        }
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    viewers.into_iter().map(|viewer| viewer.seen).collect()
+}
+
+struct Follower {
+    asker: Asker,
+    session: ViewedSessionId,
+    streams: Vec<StreamEntry>,
+    seen: BTreeMap<String, Vec<u8>>,
+    has_ended: bool,
+}
+
+impl Follower {
+    fn attach(relay: SocketAddr) -> Self {
+        let mut asker = Asker::connect_to(relay, 15);
+        let session = asker.sessions().first().unwrap().session;
+        let mut streams = asker.attach(session, Seek::Beginning);
+        streams.retain(|stream| !stream.is_metadata);
+        Self { asker, session, streams, seen: BTreeMap::new(), has_ended: false }
+    }
+
+    fn look(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        let asker = &mut self.asker;
+        let seen = &mut self.seen;
+        self.streams.retain(|stream| {
+            loop {
+                match asker.next(stream.stream).index {
+                    NextIndex::Packet(entry) => {
+                        let bytes = seen.entry(stream.channel.clone()).or_default();
+                        assert_eq!(entry.offset_bytes, bytes.len() as u64, "once and in order");
+                        assert_eq!(entry.events_discarded, 0);
+                        let len = u32::try_from(entry.packet_size_bits / 8).unwrap();
+                        let (_, packet) = asker.bytes(stream.stream, entry.offset_bytes, len);
+                        assert_eq!(packet.len(), len as usize);
+                        bytes.extend(packet);
+                    }
+                    NextIndex::HangUp => return false,
+                    NextIndex::NotYet | NextIndex::Inactive { .. } => return true,
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        if self.streams.is_empty() {
+            let request = Request::GetNewStreams(self.session);
+            self.has_ended =
+                asker.ask(&request) == Reply::Streams(NewStreamsReply::HangUp, Vec::new());
+        }
+    }
 }

@@ -59,10 +59,16 @@ impl Setup {
 
     /// Runs the traced program.
     pub(crate) fn emit(&self, count: u64) {
+        self.emit_slowly(count, 0);
+    }
+
+    /// Runs the traced program with a pause before each event, in microseconds.
+    pub(crate) fn emit_slowly(&self, count: u64, pause_us: u64) {
         let status = self
             .daemon
             .command(&self.program)
             .arg(count.to_string())
+            .arg(pause_us.to_string())
             .env("LTTNG_UST_REGISTER_TIMEOUT", "-1")
             .status()
             .unwrap();

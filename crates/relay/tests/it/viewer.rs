@@ -1,7 +1,7 @@
 //! The port for viewers with scripted producers and viewers: places, chunks that move, what real peers rarely do.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use relay::{Config, Keep, Limits, Relay};
@@ -117,7 +117,7 @@ impl Setup {
     }
 }
 
-struct Viewer {
+pub(crate) struct Viewer {
     socket: TcpStream,
     minor: ProtocolMinor,
     session: Option<ViewedSessionId>,
@@ -125,14 +125,22 @@ struct Viewer {
 
 impl Viewer {
     fn open(relay: &Relay) -> Self {
-        let socket = TcpStream::connect(relay.viewers_addr()).unwrap();
+        Self::open_at(relay.viewers_addr())
+    }
+
+    fn open_at(relay: SocketAddr) -> Self {
+        let socket = TcpStream::connect(relay).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         Self { socket, minor: ProtocolMinor::OURS, session: None }
     }
 
     /// With a viewer session.
     fn connect(relay: &Relay, minor: u32) -> Self {
-        let mut viewer = Self::open(relay);
+        Self::connect_to(relay.viewers_addr(), minor)
+    }
+
+    pub(crate) fn connect_to(relay: SocketAddr, minor: u32) -> Self {
+        let mut viewer = Self::open_at(relay);
         viewer.minor = ProtocolMinor(minor);
         let version = Version { major: 2, minor: viewer.minor };
         let Reply::Connected(reply) = viewer.ask(&connect(version)) else { panic!("a greeting") };
@@ -145,19 +153,19 @@ impl Viewer {
         viewer
     }
 
-    fn ask(&mut self, request: &Request) -> Reply {
+    pub(crate) fn ask(&mut self, request: &Request) -> Reply {
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
         self.socket.write_all(&bytes).unwrap();
         self.socket.reply(request, self.minor)
     }
 
-    fn sessions(&mut self) -> Vec<SessionEntry> {
+    pub(crate) fn sessions(&mut self) -> Vec<SessionEntry> {
         let Reply::Sessions(sessions) = self.ask(&Request::ListSessions) else { panic!("a list") };
         sessions
     }
 
-    fn attach(&mut self, session: ViewedSessionId, seek: Seek) -> Vec<StreamEntry> {
+    pub(crate) fn attach(&mut self, session: ViewedSessionId, seek: Seek) -> Vec<StreamEntry> {
         self.session = Some(session);
         let request = Request::AttachSession(AttachSession { session, seek });
         match self.ask(&request) {
@@ -179,14 +187,19 @@ impl Viewer {
         }
     }
 
-    fn next(&mut self, stream: ViewedStreamId) -> NextIndexReply {
+    pub(crate) fn next(&mut self, stream: ViewedStreamId) -> NextIndexReply {
         let Reply::Index(reply) = self.ask(&Request::GetNextIndex(stream)) else {
             panic!("an index")
         };
         reply
     }
 
-    fn bytes(&mut self, stream: ViewedStreamId, offset: u64, len: u32) -> (PacketPiece, Vec<u8>) {
+    pub(crate) fn bytes(
+        &mut self,
+        stream: ViewedStreamId,
+        offset: u64,
+        len: u32,
+    ) -> (PacketPiece, Vec<u8>) {
         let request = GetPacket { stream, offset_bytes: offset, len_bytes: len };
         match self.ask(&Request::GetPacket(request)) {
             Reply::Packet(PacketReply { piece, .. }, bytes) => (piece, bytes),

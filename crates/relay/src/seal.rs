@@ -206,7 +206,8 @@ pub(crate) fn move_chunk(
     }
     match tops {
         Some(tops) if !root.exists(to) => {
-            // Hidden from readers of the archives while it is filled.
+            // Hidden from readers of the archives while it is filled. Nothing is synced meanwhile: one who follows the
+            // session should not look just then.
             let filling = hidden_beside(to);
             root.make_dirs(&filling)?;
             move_tops(root, from, &filling, tops)?;
@@ -217,6 +218,10 @@ pub(crate) fn move_chunk(
         None => {
             root.make_dirs(to)?;
         }
+    }
+    root.sync_dir(to)?;
+    if tops.is_some() {
+        root.sync_dir(from)?;
     }
     for moved in [from, to] {
         root.sync_dir(&parent(moved))?;
@@ -233,8 +238,7 @@ fn move_tops(
     for top in tops.iter().filter(|top| root.exists(&from.join_path(top))) {
         root.rename(&from.join_path(top), &to.join_path(top))?;
     }
-    root.sync_dir(to)?;
-    root.sync_dir(from)
+    Ok(())
 }
 
 /// `a/b` as `a/.b`.

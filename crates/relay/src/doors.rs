@@ -213,20 +213,28 @@ impl Lobby {
         }
     }
 
-    /// A place for a connection that was just accepted; who has waited longest may have to go for it.
-    pub(crate) fn enter(self: &Arc<Self>) -> Place {
+    /// A place for a connection that was just accepted; who has waited longest may have to go for it. To be called in the
+    /// order in which they were accepted: a host's expected connection is the first after its producer.
+    pub(crate) fn enter(self: &Arc<Self>, host: IpAddr) -> Place {
+        let known = self.expect(host);
         let mut waiting = self.lock();
         let (number, sent_away) = (waiting.next, Arc::new(Notify::new()));
         waiting.next += 1;
         waiting.present += 1;
-        waiting.guests.insert(number, Arc::clone(&sent_away));
+        if known.is_none() {
+            waiting.guests.insert(number, Arc::clone(&sent_away));
+        }
         if waiting.guests.len() > self.most
             && let Some((_, oldest)) = waiting.guests.pop_first()
         {
             oldest.notify_one();
         }
         drop(waiting);
-        Place { lobby: Arc::clone(self), number, sent_away }
+        Place { lobby: Arc::clone(self), number, host, known, sent_away }
+    }
+
+    fn expect(&self, host: IpAddr) -> Option<Known> {
+        (self.first == First::Packet).then(|| self.hosts.expect(host)).flatten()
     }
 }
 
@@ -235,6 +243,9 @@ impl Lobby {
 pub(crate) struct Place {
     lobby: Arc<Lobby>,
     number: u64,
+    host: IpAddr,
+    /// Of an expected connection.
+    known: Option<Known>,
     sent_away: Arc<Notify>,
 }
 
@@ -251,33 +262,28 @@ impl Drop for Place {
 impl Place {
     /// Waits until the connection's first header is there, which is left unread. What comes back is to be kept while the
     /// connection is served.
-    pub(crate) async fn wait(
-        self,
-        stream: &TcpStream,
-        host: IpAddr,
-    ) -> Result<Option<Known>, Gone> {
-        let Lobby { first, hosts, patience, .. } = &*self.lobby;
-        let expect = || (*first == First::Packet).then(|| hosts.expect(host)).flatten();
-        let spoken = first_header(stream, first.len());
+    pub(crate) async fn wait(mut self, stream: &TcpStream) -> Result<Option<Known>, Gone> {
+        let lobby = Arc::clone(&self.lobby);
+        let spoken = first_header(stream, lobby.first.len());
         tokio::pin!(spoken);
-        let mut known = expect();
         loop {
-            if known.is_some() {
-                self.lobby.lock().guests.remove(&self.number);
-            }
             tokio::select! {
                 biased;
                 head = &mut spoken => return match head {
-                    Ok(head) if *first == First::Command => Ok(greets(&head).then(|| hosts.producer(host))),
-                    Ok(_) => Ok(known),
+                    Ok(head) if lobby.first == First::Command => {
+                        Ok(greets(&head).then(|| lobby.hosts.producer(self.host)))
+                    }
+                    Ok(_) => Ok(self.known.take()),
                     Err(_ended) => Err(Gone::Ended),
                 },
                 () = self.sent_away.notified() => return Err(Gone::Crowded),
-                () = tokio::time::sleep(*patience), if known.is_none() => {
-                    known = expect();
-                    if known.is_none() {
+                () = tokio::time::sleep(lobby.patience), if self.known.is_none() => {
+                    // Its producer may have come after it.
+                    self.known = lobby.expect(self.host);
+                    if self.known.is_none() {
                         return Err(Gone::Silent);
                     }
+                    lobby.lock().guests.remove(&self.number);
                 }
             }
         }

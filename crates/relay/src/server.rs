@@ -239,8 +239,13 @@ async fn accept(listener: TcpListener, door: Door, mut stop: watch::Receiver<boo
             door.complain(peer, &"its address is not allowed");
             continue;
         }
-        let visit =
-            visit(Arc::clone(&door), door.lobby.enter(), stream.into_std(), peer, stop.clone());
+        let visit = visit(
+            Arc::clone(&door),
+            door.lobby.enter(peer.ip()),
+            stream.into_std(),
+            peer,
+            stop.clone(),
+        );
         tasks.spawn_on(visit, door.workers.pick(number));
     }
     while let Some(done) = tasks.join_next().await {
@@ -277,7 +282,7 @@ async fn visit(
         Err(error) => return door.complain(peer, &error),
     };
     let spoken = tokio::select! {
-        spoken = place.wait(&stream, peer.ip()) => spoken,
+        spoken = place.wait(&stream) => spoken,
         _ = stop.wait_for(|stop| *stop) => return,
     };
     let known = match spoken {

@@ -131,3 +131,45 @@ fn an_address_that_others_reach_needs_to_be_told_who_may_connect() {
     });
     assert_eq!("any".parse(), Ok(Network::ANY));
 }
+
+/// An address of this machine that is not the loopback's, if it has one.
+fn outer_address() -> Option<std::net::IpAddr> {
+    // Nothing is sent: only a route is looked up, to an address that belongs to nobody.
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback())
+}
+
+#[test]
+fn hosts_that_are_not_named_are_turned_away() {
+    let Some(outer) = outer_address() else {
+        testkit::skip("this machine has the loopback interface only");
+        return;
+    };
+    let runtime = Runtime::new().unwrap();
+    for (network, is_allowed) in [("203.0.113.77", false), (outer.to_string().as_str(), true)] {
+        let root = tempfile::tempdir().unwrap();
+        let relay = runtime.block_on(async {
+            let mut config = Config::new(root.path());
+            config.control = (std::net::Ipv4Addr::UNSPECIFIED, 0).into();
+            config.data = config.control;
+            config.viewers = config.control;
+            config.peers = Some(vec![network.parse().unwrap()]);
+            Relay::start(config).unwrap()
+        });
+        let (control, data) = (relay.control_addr().port(), relay.data_addr().port());
+        if is_allowed {
+            let (control, data) = ((outer, control).into(), (outer, data).into());
+            packet(&mut Producer::at(control, data, session("outer")), &relay);
+        } else {
+            for port in [control, data, relay.viewers_addr().port()] {
+                assert!(is_closed(&mut connect((outer, port).into())));
+            }
+            assert_eq!(relay.totals().peers_refused, 3);
+        }
+        // This machine itself always may.
+        let here = |port| (std::net::Ipv4Addr::LOCALHOST, port).into();
+        packet(&mut Producer::at(here(control), here(data), session("here")), &relay);
+        runtime.block_on(relay.shutdown());
+    }
+}

@@ -505,8 +505,9 @@ fn a_session_without_timer_speaks_for_streams_that_are_silent() {
     assert_eq!(entry.timestamp_begin, 0);
     assert!(before.elapsed() >= grace, "metadata had time to come");
     // The stream that never had a packet: the class of its channel, the time of the other.
+    // The packets may have come at some distance from each other, and then it speaks for each.
     let said = wait_for(|| match viewer.next(ViewedStreamId::new(silent.get())).index {
-        NextIndex::NotYet => None,
+        NextIndex::NotYet | NextIndex::Inactive { until: 1..3, .. } => None,
         said => Some(said),
     });
     assert_eq!(said, NextIndex::Inactive { until: 3, stream_class_id: 0 });

@@ -770,4 +770,40 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn paths_that_lead_elsewhere_are_files_that_are_not_there() {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("secret"), b"1234567").unwrap();
+        let folder = outside.path().join("chunk");
+        fs::create_dir_all(folder.join("ust")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), folder.join("link")).unwrap();
+        let (_, sha256) = checksum(&outside.path().join("secret")).unwrap();
+        let absolute = outside.path().join("secret").display().to_string();
+        let mut sealed = manifest();
+        for path in ["../secret", "ust/../../secret", "link/secret", "", ".", "/", &absolute] {
+            let file = ManifestFile { path: path.to_owned(), bytes: 7, sha256: sha256.clone() };
+            sealed.contents.files.push(file);
+        }
+        let differences = sealed.differences(&folder).unwrap();
+        assert_eq!(differences.len(), sealed.contents.files.len());
+        for (path, difference) in differences {
+            assert_eq!(difference, Difference::Missing { bytes: 7 }, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_cannot_be_read_is_told_and_not_taken_for_somebody_elses() {
+        let folder = tempfile::tempdir().unwrap();
+        for (text, is_ours) in
+            [("{", true), ("[]", false), ("{\"format\": 7}", true), ("{}", false)]
+        {
+            fs::write(folder.path().join(MANIFEST), text).unwrap();
+            match Manifest::read(folder.path()) {
+                Ok(None) => assert!(!is_ours, "{text}"),
+                Err(Difference::Unreadable { .. }) => assert!(is_ours, "{text}"),
+                other => panic!("{other:?} of {text}"),
+            }
+        }
+    }
 }

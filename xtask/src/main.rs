@@ -2,6 +2,7 @@
 
 mod bench;
 mod fuzz;
+mod kill;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -22,6 +23,8 @@ enum Task {
     Bench(bench::Bench),
     /// Run the fuzz targets, each for a while, on a corpus that begins with the conformance cases
     Fuzz(fuzz::Fuzz),
+    /// Kill the relay at random moments while producers write, and look for what it acknowledged
+    Kill(kill::Args),
     /// Run a command and print its CPU time, wall time and peak memory
     #[command(hide = true)]
     Measured {
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Bench(bench) => bench::run(&bench),
         Task::Fuzz(fuzz) => fuzz::run(&fuzz),
+        Task::Kill(kill) => kill::run(&kill),
         Task::Measured { command } => bench::measured(&command),
     };
     match result {

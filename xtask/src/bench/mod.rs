@@ -7,7 +7,7 @@ mod capture;
 mod lttng;
 mod measure;
 mod read;
-mod relay;
+pub(crate) mod relay;
 
 use clap::Subcommand;
 

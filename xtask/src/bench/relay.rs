@@ -15,7 +15,7 @@ use testkit::lttng::RelayDaemon;
 use wire::live::{
     AddStream, AddStreamReply, ChunkId, CreateSession, CreateSessionReply, CreateTraceChunk,
     DataHeader, DataPending, Decoded, FullIndexFields, Name, NetSeqNum, PacketIndex, PacketSeqNum,
-    PendingReply, ProtocolMinor, RelativePath, Request, ReturnReply, SessionIdentity,
+    PendingReply, ProtocolMinor, RelativePath, Request, ReturnReply, SendMetadata, SessionIdentity,
     SessiondSessionId, SessiondUuid, StreamHandle, UnixSeconds, Version,
 };
 
@@ -179,7 +179,7 @@ impl Drop for Running {
 }
 
 /// The client side of one relay session.
-struct Producer {
+pub(crate) struct Producer {
     control: TcpStream,
     data: TcpStream,
     request: Vec<u8>,
@@ -187,7 +187,7 @@ struct Producer {
 }
 
 impl Producer {
-    fn connect(control: SocketAddr, data: SocketAddr) -> anyhow::Result<Self> {
+    pub(crate) fn connect(control: SocketAddr, data: SocketAddr) -> anyhow::Result<Self> {
         let deadline = Instant::now() + PATIENCE;
         let connect = |address| loop {
             match TcpStream::connect(address) {
@@ -205,7 +205,7 @@ impl Producer {
     }
 
     /// A session with one chunk and its streams.
-    fn open(&mut self) -> anyhow::Result<Vec<StreamHandle>> {
+    pub(crate) fn open(&mut self) -> anyhow::Result<Vec<StreamHandle>> {
         let version = Version { major: 2, minor: MINOR };
         self.ask(&Request::Version(version), Version::decode)?;
         let session = Request::CreateSession(CreateSession {
@@ -232,22 +232,40 @@ impl Producer {
         }))?;
         let mut streams = Vec::new();
         for cpu in 0..STREAMS {
-            let request = Request::AddStream(AddStream {
-                channel: Name::new(format!("ch_{cpu}"))?,
-                path: RelativePath::new("ust/uid/0/64-bit")?,
-                tracefile: None,
-                chunk: Some(ChunkId::new(0)),
-            });
-            let reply = self.ask(&request, AddStreamReply::decode)?;
-            ensure!(reply.code.is_ok(), "ADD_STREAM: {}", reply.code);
-            streams.push(reply.handle);
+            streams.push(self.add_stream(&format!("ch_{cpu}"))?);
         }
         self.ok(&Request::StreamsSent)?;
         Ok(streams)
     }
 
+    /// A stream of metadata with all there are.
+    pub(crate) fn metadata(&mut self, text: &[u8]) -> anyhow::Result<()> {
+        let handle = self.add_stream("metadata")?;
+        let request = Request::SendMetadata(SendMetadata { handle, padding_len: 0, bytes: text });
+        self.request.clear();
+        request.encode(MINOR, &mut self.request)?;
+        Ok(self.control.write_all(&self.request)?)
+    }
+
+    fn add_stream(&mut self, channel: &str) -> anyhow::Result<StreamHandle> {
+        let request = Request::AddStream(AddStream {
+            channel: Name::new(channel)?,
+            path: RelativePath::new("ust/uid/0/64-bit")?,
+            tracefile: None,
+            chunk: Some(ChunkId::new(0)),
+        });
+        let reply = self.ask(&request, AddStreamReply::decode)?;
+        ensure!(reply.code.is_ok(), "ADD_STREAM: {}", reply.code);
+        Ok(reply.handle)
+    }
+
     /// One packet and its entry; `packet` has room for the header in front.
-    fn send(&mut self, handle: StreamHandle, number: u64, packet: &mut [u8]) -> anyhow::Result<()> {
+    pub(crate) fn send(
+        &mut self,
+        handle: StreamHandle,
+        number: u64,
+        packet: &mut [u8],
+    ) -> anyhow::Result<()> {
         let Some((front, body)) = packet.split_first_chunk_mut() else { bail!("no room") };
         let header = DataHeader {
             stream: handle,

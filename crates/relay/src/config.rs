@@ -71,8 +71,11 @@ pub struct Limits {
     pub first_message: Duration,
     /// Recording sessions at a time.
     pub recordings: usize,
-    /// Streams at a time. Each needs two file descriptors; the start lowers this to what the process may open.
+    /// Streams at a time.
     pub streams: usize,
+    /// Files of streams that are kept open; further ones are opened anew when they are needed. The start lowers this
+    /// to what the process may open.
+    pub open_files: usize,
     /// Trace chunks of one recording session at a time.
     pub chunks_per_recording: usize,
     /// Streams that are added to one chunk in its life; with buffers per process each process adds some.
@@ -112,6 +115,7 @@ impl Default for Limits {
             first_message: Duration::from_secs(10),
             recordings: 1024,
             streams: 16_384,
+            open_files: 16_384,
             chunks_per_recording: 64,
             streams_per_chunk: 1 << 20,
             packet_bytes: 1 << 30,

@@ -197,7 +197,7 @@ impl Control {
                     return Ok(());
                 }
                 Request::CreateTraceChunk(request) => recording.create_chunk(env, &request)?,
-                Request::ResetMetadata(request) => recording.reset_metadata(id, request)?,
+                Request::ResetMetadata(request) => recording.reset_metadata(env, id, request)?,
                 Request::CloseStream(request) => recording.close_stream(env, id, request)?,
                 Request::QuiescentControl(handle) => recording.quiescent(id, handle)?,
                 Request::RotateStreams(request) => recording.rotate(env, id, &request, now)?,

@@ -1,5 +1,6 @@
 //! What every part of a running relay needs.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::live::{RelativePath, ViewedTraceId};
@@ -7,6 +8,7 @@ use wire::live::{RelativePath, ViewedTraceId};
 use crate::after::Outbox;
 use crate::config::Limits;
 use crate::counters::Counters;
+use crate::files::OpenFiles;
 use crate::journal;
 use crate::names::Names;
 use crate::root::Root;
@@ -19,6 +21,7 @@ pub(crate) struct Env {
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
     pub(crate) outbox: Outbox,
+    pub(crate) files: Arc<OpenFiles>,
     next_number: AtomicU64,
     next_trash: AtomicU64,
     last_trace: AtomicU64,
@@ -27,7 +30,7 @@ pub(crate) struct Env {
 impl Env {
     /// `first_number` is above the numbers of all journal and session files that are there.
     /// `counters` are those that `outbox` was opened with.
-    pub(crate) const fn new(
+    pub(crate) fn new(
         root: Root,
         names: Names,
         limits: Limits,
@@ -35,12 +38,14 @@ impl Env {
         outbox: Outbox,
         first_number: u64,
     ) -> Self {
+        let files = Arc::new(OpenFiles::new(limits.open_files));
         Self {
             root,
             names,
             limits,
             counters,
             outbox,
+            files,
             next_number: AtomicU64::new(first_number),
             next_trash: AtomicU64::new(0),
             last_trace: AtomicU64::new(0),

@@ -51,6 +51,7 @@ mod env;
 mod error;
 mod event;
 mod feed;
+mod files;
 mod index;
 mod journal;
 mod losses;

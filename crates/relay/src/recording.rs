@@ -373,7 +373,7 @@ impl Recording {
         }
         let folder = chunk.folder.clone();
         self.feed.add(session, handle, request, || env.next_trace());
-        if let Err(error) = stream.enter(&env.root, &folder, &folder, None) {
+        if let Err(error) = stream.enter(env, &folder, &folder, None) {
             self.feed.forget(handle);
             return Err(error);
         }
@@ -485,7 +485,11 @@ impl Recording {
         if padding > env.limits.packet_bytes {
             return Err(Error::Meaningless { what: "padding larger than a packet may be" });
         }
-        if !stream.append_metadata(request.bytes, padding)? {
+        let chunk = stream.chunk;
+        let folder = chunk.and_then(|chunk| self.chunks.get(&chunk)).map(|it| it.folder.clone());
+        let folder = folder.ok_or(Error::NoChunk { handle })?;
+        let stream = self.own(session, handle)?;
+        if !stream.append_metadata(env, &folder, request.bytes, padding)? {
             return Err(Error::NoChunk { handle });
         }
         env.counters.metadata_bytes.add(request.bytes.len() as u64 + padding);
@@ -494,6 +498,7 @@ impl Recording {
 
     pub(crate) fn reset_metadata(
         &mut self,
+        env: &Env,
         session: RelaySessionId,
         request: ResetMetadata,
     ) -> Result<()> {
@@ -502,7 +507,11 @@ impl Recording {
         if stream.kind != Kind::Metadata {
             return Err(Error::WrongKind { handle });
         }
-        if stream.reset_metadata()? { Ok(()) } else { Err(Error::NoChunk { handle }) }
+        let chunk = stream.chunk;
+        let folder = chunk.and_then(|chunk| self.chunks.get(&chunk)).map(|it| it.folder.clone());
+        let folder = folder.ok_or(Error::NoChunk { handle })?;
+        let stream = self.own(session, handle)?;
+        if stream.reset_metadata(env, &folder)? { Ok(()) } else { Err(Error::NoChunk { handle }) }
     }
 
     // Packets.
@@ -533,7 +542,7 @@ impl Recording {
             .merge
             .packet_begins(header.net_seq_num, max)
             .map_err(|why| refused(why, handle, header.net_seq_num, max))?;
-        let slot = match stream.slot(&env.root, folder, header) {
+        let slot = match stream.slot(env, folder, header) {
             Ok(Some(slot)) => slot,
             other => {
                 stream.merge.packet_cut_short();
@@ -785,7 +794,7 @@ impl Recording {
         match released {
             Released::Packet(place, entry) => {
                 let written = match &chunk {
-                    Some(chunk) => stream.append_index(&env.root, &chunk.folder, *place, entry)?,
+                    Some(chunk) => stream.append_index(env, &chunk.folder, *place, entry)?,
                     None => false,
                 };
                 let written = if written {
@@ -826,9 +835,9 @@ impl Recording {
                 let old = left.and_then(|id| self.chunks.get(&id)).map(|old| old.folder.clone());
                 let old = old.unwrap_or_default();
                 let new = self.chunks.get(&id).ok_or(Error::UnknownChunk { chunk: id })?;
-                let first = stream.split(at.get())?;
+                let first = stream.split(env, &old, at.get())?;
                 let number = stream.file_number();
-                stream.enter(&env.root, &old, &new.folder, first).map(|()| {
+                stream.enter(env, &old, &new.folder, first).map(|()| {
                     if let (Some(left), Some(first)) = (left, first) {
                         self.feed.relocate(handle, (left, number, first), id);
                     }

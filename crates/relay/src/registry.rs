@@ -276,7 +276,7 @@ impl Registry {
         let mut tables = lock(&self.tables);
         let limit = self.env.limits.streams;
         if tables.streams.len() >= limit {
-            return Err(Error::Limit { what: "streams (two file descriptors each)", limit });
+            return Err(Error::Limit { what: "streams", limit });
         }
         tables.last_stream += 1;
         let handle = StreamHandle::new(tables.last_stream);

@@ -358,7 +358,7 @@ fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     open().map_err(|source| Error::Listen { address, source })
 }
 
-/// Raises the process's bound of open files as far as it may, and lowers the bound of streams to what fits.
+/// Raises the process's bound of open files as far as it may, and lowers the bound of streams' files to what fits.
 fn lower_to_descriptors(limits: &mut Limits) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
@@ -367,14 +367,22 @@ fn lower_to_descriptors(limits: &mut Limits) {
     // Each of the three ports may have twice as many for a moment.
     let half_open = usize::try_from(allowed / 64).unwrap_or(usize::MAX).max(1);
     limits.half_open = limits.half_open.min(half_open);
+    // A file of a stream that is being used may be closed for another one: two for each connection. Where connections
+    // could use up all, a quarter is for files nevertheless.
+    let connections = (limits.connections + limits.viewers) as u64;
     let left = allowed
         .saturating_sub(SPARE_DESCRIPTORS)
         .saturating_sub(6 * limits.half_open as u64)
-        .saturating_sub((limits.connections + limits.viewers) as u64);
-    let streams = usize::try_from(left / 2).unwrap_or(usize::MAX).max(1);
-    if streams < limits.streams {
-        tracing::info!(streams, open_files = allowed, "streams bounded by the limit of open files");
-        limits.streams = streams;
+        .saturating_sub(3 * connections)
+        .max(allowed / 4);
+    let files = usize::try_from(left).unwrap_or(usize::MAX).max(1);
+    if files < limits.open_files {
+        tracing::info!(
+            files,
+            open_files = allowed,
+            "files of streams bounded by the limit of open files"
+        );
+        limits.open_files = files;
     }
 }
 

@@ -20,10 +20,10 @@ use wire::live::{
 use crate::env::Env;
 use crate::error::{FileContext, Result};
 use crate::feed::Feed;
+use crate::files::Kept;
 use crate::index;
 use crate::losses::Meter;
 use crate::merge::{Merge, Place};
-use crate::root::Root;
 
 /// Pieces in which bytes are moved from file to file.
 const COPY_PIECE: usize = 64 * 1024;
@@ -67,7 +67,7 @@ pub(crate) struct Stream {
 /// The files being written in the present chunk.
 #[derive(Debug)]
 struct Files {
-    data: Arc<File>,
+    data: Kept,
     data_len: u64,
     /// Number of the data file in this chunk, counted from 0 without wrapping.
     number: u64,
@@ -76,7 +76,7 @@ struct Files {
 
 #[derive(Debug)]
 struct IndexFile {
-    file: File,
+    file: Kept,
     len: u64,
     /// Number of the data file it describes.
     number: u64,
@@ -134,20 +134,21 @@ impl Stream {
     /// follow it, and so do their entries.
     pub(crate) fn enter(
         &mut self,
-        root: &Root,
+        env: &Env,
         from_folder: &RelativePath,
         folder: &RelativePath,
         first: Option<u64>,
     ) -> Result<()> {
         let old = self.files.take();
         let name = self.data_name(0);
-        let data = Arc::new(root.create(&folder.join_path(&self.path), &name)?);
+        let data = Arc::new(env.root.create(&folder.join_path(&self.path), &name)?);
         if self.kind == Kind::Metadata {
             self.feed.metadata_begins(self.handle, &data);
         }
+        let data = env.files.keep(data);
         self.files = Some(Files { data, data_len: 0, number: 0, index: None });
         match (old, first) {
-            (Some(old), Some(first)) => self.take_along(root, from_folder, folder, old, first),
+            (Some(old), Some(first)) => self.take_along(env, from_folder, folder, old, first),
             _ => Ok(()),
         }
     }
@@ -161,7 +162,7 @@ impl Stream {
     /// Where the next packet goes; begins the next trace file when the limit says so.
     pub(crate) fn slot(
         &mut self,
-        root: &Root,
+        env: &Env,
         folder: &RelativePath,
         header: &DataHeader,
     ) -> Result<Option<Slot>> {
@@ -178,17 +179,42 @@ impl Stream {
             {
                 self.feed.overwritten(self.handle, chunk, last);
             }
-            let data = root.replace(&folder.join_path(&self.path), &name)?;
+            let data = Arc::new(env.root.replace(&folder.join_path(&self.path), &name)?);
             if let Some(files) = &mut self.files {
-                files.data = Arc::new(data);
+                files.data = env.files.keep(data);
                 files.data_len = 0;
                 files.number = number;
             }
         }
+        let Some(file) = self.data(env, folder)? else { return Ok(None) };
         Ok(self.files.as_ref().map(|files| Slot {
-            file: Arc::clone(&files.data),
+            file,
             place: Place { file: files.number, offset: files.data_len },
         }))
+    }
+
+    /// The data file being written, in the chunk's folder.
+    fn data(&mut self, env: &Env, folder: &RelativePath) -> Result<Option<Arc<File>>> {
+        let (path, channel, limit) = (&self.path, &self.channel, self.limit);
+        let Some(files) = &mut self.files else { return Ok(None) };
+        let number = files.number;
+        let place = || file_path(folder, path, &data_name(channel, limit, number));
+        files.data.get(&env.root, place).map(Some)
+    }
+
+    /// The index file being written, in the chunk's folder.
+    fn index(&mut self, env: &Env, folder: &RelativePath) -> Result<Option<Arc<File>>> {
+        let index_folder = self.index_folder(folder);
+        let (channel, limit) = (&self.channel, self.limit);
+        let Some(index) = self.files.as_mut().and_then(|files| files.index.as_mut()) else {
+            return Ok(None);
+        };
+        let number = index.number;
+        let place = || {
+            let name = format!("{}.idx", data_name(channel, limit, number));
+            file_path(&index_folder, &RelativePath::default(), &name)
+        };
+        index.file.get(&env.root, place).map(Some)
     }
 
     /// The packet at the end of the file is whole.
@@ -201,7 +227,7 @@ impl Stream {
     /// Writes an entry. One whose trace file was overwritten meanwhile is dropped: `false`.
     pub(crate) fn append_index(
         &mut self,
-        root: &Root,
+        env: &Env,
         folder: &RelativePath,
         place: Place,
         entry: &PacketIndex,
@@ -212,19 +238,20 @@ impl Stream {
             return Ok(false);
         }
         if files.index.as_ref().is_none_or(|index| index.number != place.file) {
-            let opened = self.open_index(root, folder, place.file)?;
+            let opened = self.open_index(env, folder, place.file)?;
             if let Some(files) = &mut self.files {
                 files.index = Some(opened);
             }
         }
         let path = self.index_folder(folder);
+        let Some(file) = self.index(env, folder)? else { return Ok(false) };
         let Some(index) = self.files.as_mut().and_then(|files| files.index.as_mut()) else {
             return Ok(false);
         };
         let mut record = Vec::with_capacity(MAX_ENTRY_LEN);
         let version = index::version(self.kind.has_packet_numbers());
         index::entry(place.offset, entry).encode(version, &mut record);
-        index.file.write_all_at(&record, index.len).on("write index in", path.as_path())?;
+        file.write_all_at(&record, index.len).on("write index in", path.as_path())?;
         index.len += record.len() as u64;
         Ok(true)
     }
@@ -232,8 +259,9 @@ impl Stream {
     /// Shows viewers a packet whose entry was written.
     pub(crate) fn show(&self, env: &Env, place: Place, entry: &PacketIndex) {
         if let (Some(chunk), Some(files)) = (self.chunk, &self.files) {
-            let file = (files.number == place.file).then_some(&files.data);
-            self.feed.release(self.handle, (chunk, place), *entry, file, &env.counters);
+            let file = (files.number == place.file).then(|| files.data.open()).flatten();
+            let shown = (chunk, place);
+            self.feed.release(self.handle, shown, *entry, file.as_ref(), &env.counters);
         }
     }
 
@@ -243,13 +271,20 @@ impl Stream {
     }
 
     /// Appends metadata and its padding.
-    pub(crate) fn append_metadata(&mut self, bytes: &[u8], padding: u64) -> Result<bool> {
+    pub(crate) fn append_metadata(
+        &mut self,
+        env: &Env,
+        folder: &RelativePath,
+        bytes: &[u8],
+        padding: u64,
+    ) -> Result<bool> {
         let path = self.path_in_chunk();
+        let Some(data) = self.data(env, folder)? else { return Ok(false) };
         let Some(files) = &mut self.files else { return Ok(false) };
         let end = files.data_len + bytes.len() as u64 + padding;
-        files.data.write_all_at(bytes, files.data_len).on("write", path.as_path())?;
+        data.write_all_at(bytes, files.data_len).on("write", path.as_path())?;
         if padding > 0 {
-            files.data.set_len(end).on("extend", path.as_path())?;
+            data.set_len(end).on("extend", path.as_path())?;
         }
         files.data_len = end;
         self.feed.metadata(self.handle, bytes, padding);
@@ -257,27 +292,36 @@ impl Stream {
     }
 
     /// Empties the metadata file.
-    pub(crate) fn reset_metadata(&mut self) -> Result<bool> {
+    pub(crate) fn reset_metadata(&mut self, env: &Env, folder: &RelativePath) -> Result<bool> {
         let path = self.path_in_chunk();
+        let Some(data) = self.data(env, folder)? else { return Ok(false) };
         let Some(files) = &mut self.files else { return Ok(false) };
-        self.feed.metadata_reset(self.handle, &files.data);
-        files.data.set_len(0).on("truncate", path.as_path())?;
+        self.feed.metadata_reset(self.handle, &data);
+        data.set_len(0).on("truncate", path.as_path())?;
         files.data_len = 0;
         Ok(true)
     }
 
     /// Offset in the present data file from which packets belong to the chunk that begins with packet
     /// `at`; `None` when none of them does.
-    pub(crate) fn split(&mut self, at: u64) -> Result<Option<u64>> {
+    pub(crate) fn split(
+        &mut self,
+        env: &Env,
+        folder: &RelativePath,
+        at: u64,
+    ) -> Result<Option<u64>> {
         let path = self.path_in_chunk();
+        let index_file = self.index(env, folder)?;
         let Some(files) = &self.files else { return Ok(None) };
         let number = files.number;
         let overtaken = self.merge.last_committed().is_some_and(|last| last.get() >= at);
-        let committed = match &files.index {
-            Some(index)
+        let committed = match files.index.as_ref().zip(index_file) {
+            Some((index, file))
                 if overtaken && index.number == number && self.kind.has_packet_numbers() =>
             {
-                first_record(index, at).on("read index of", path.as_path())?.map(|found| found.1)
+                first_record(&file, index.len, at)
+                    .on("read index of", path.as_path())?
+                    .map(|found| found.1)
             }
             _ => None,
         };
@@ -293,52 +337,69 @@ impl Stream {
     /// Moves packets from `first` on, and their entries, out of the files of the chunk before.
     fn take_along(
         &mut self,
-        root: &Root,
+        env: &Env,
         from_folder: &RelativePath,
         folder: &RelativePath,
         mut old: Files,
         first: u64,
     ) -> Result<()> {
         let path = self.path_in_chunk();
+        let name = self.data_name(old.number);
+        let old_path = || file_path(from_folder, &self.path, &name);
+        let old_data = old.data.get(&env.root, old_path)?;
+        let old_index = match &mut old.index {
+            Some(index) if index.number == old.number => {
+                let folder = self.index_folder(from_folder);
+                let none = RelativePath::default();
+                let path = || file_path(&folder, &none, &format!("{name}.idx"));
+                Some((index.file.get(&env.root, path)?, index.len))
+            }
+            _ => None,
+        };
+        let Some(data) = self.data(env, folder)? else { return Ok(()) };
         let Some(files) = &mut self.files else { return Ok(()) };
         let moved = old.data_len.saturating_sub(first);
-        copy(&old.data, first, &files.data, moved).on("move packets of", path.as_path())?;
-        old.data.set_len(first).on("truncate", path.as_path())?;
+        copy(&old_data, first, &data, moved).on("move packets of", path.as_path())?;
+        old_data.set_len(first).on("truncate", path.as_path())?;
         files.data_len = moved;
         for place in self.merge.waiting_places() {
             if place.file == old.number {
                 *place = Place { file: 0, offset: place.offset.saturating_sub(first) };
             }
         }
-        let entries = match old.index.take() {
-            Some(index) if index.number == old.number => {
-                cut_records(&index, first).on("move entries of", path.as_path())?
+        let entries = match old_index {
+            Some((file, len)) => {
+                cut_records(&file, len, first).on("move entries of", path.as_path())?
             }
-            _ => Vec::new(),
+            None => Vec::new(),
         };
         tracing::debug!(stream = %path, from = %from_folder, to = %folder, bytes = moved, "packets moved to the new chunk");
         if entries.is_empty() {
             return Ok(());
         }
-        let mut index = self.open_index(root, folder, 0)?;
-        index.file.write_all_at(&entries, index.len).on("write index of", path.as_path())?;
-        index.len += entries.len() as u64;
+        let index = self.open_index(env, folder, 0)?;
         if let Some(files) = &mut self.files {
             files.index = Some(index);
+        }
+        let Some(file) = self.index(env, folder)? else { return Ok(()) };
+        if let Some(index) = self.files.as_mut().and_then(|files| files.index.as_mut()) {
+            file.write_all_at(&entries, index.len).on("write index of", path.as_path())?;
+            index.len += entries.len() as u64;
         }
         Ok(())
     }
 
-    fn open_index(&self, root: &Root, folder: &RelativePath, number: u64) -> Result<IndexFile> {
+    fn open_index(&self, env: &Env, folder: &RelativePath, number: u64) -> Result<IndexFile> {
         let folder = self.index_folder(folder);
         let name = format!("{}.idx", self.data_name(number));
         let file = if self.wraps(number) {
-            root.replace(&folder, &name)?
+            env.root.replace(&folder, &name)?
         } else {
-            root.create(&folder, &name)?
+            env.root.create(&folder, &name)?
         };
         let header = index::version(self.kind.has_packet_numbers()).header();
         file.write_all_at(&header, 0).on("write", folder.as_path().join(name))?;
+        let file = env.files.keep(Arc::new(file));
         Ok(IndexFile { file, len: header.len() as u64, number })
     }
 
@@ -356,6 +417,12 @@ impl Stream {
     }
 }
 
+/// A file of a stream, relative to the root.
+fn file_path(folder: &RelativePath, path: &RelativePath, name: &str) -> RelativePath {
+    let name = RelativePath::new(name).unwrap_or_default();
+    folder.join_path(path).join_path(&name)
+}
+
 /// The name of a stream's data file with this number.
 pub(crate) fn data_name(channel: &Name, limit: Option<TracefileLimit>, number: u64) -> String {
     match limit {
@@ -366,21 +433,24 @@ pub(crate) fn data_name(channel: &Name, limit: Option<TracefileLimit>, number: u
 }
 
 /// The first record at or after a packet: (offset in the index file, offset in the data file).
-fn first_record(index: &IndexFile, at: u64) -> io::Result<Option<(u64, u64)>> {
-    find_record(index, |entry| entry.position.is_some_and(|position| position.packet_seq_num >= at))
+fn first_record(index: &File, len: u64, at: u64) -> io::Result<Option<(u64, u64)>> {
+    find_record(index, len, |entry| {
+        entry.position.is_some_and(|position| position.packet_seq_num >= at)
+    })
 }
 
 /// The first record that `wanted` picks, from the end backwards while it does. Of an index with packet numbers.
 fn find_record(
-    index: &IndexFile,
+    index: &File,
+    len: u64,
     wanted: impl Fn(&IndexEntry) -> bool,
 ) -> io::Result<Option<(u64, u64)>> {
     let mut record = [0; MAX_ENTRY_LEN];
-    let mut position = index.len;
+    let mut position = len;
     let mut found = None;
     while position >= (HEADER_LEN + MAX_ENTRY_LEN) as u64 {
         position -= MAX_ENTRY_LEN as u64;
-        index.file.read_exact_at(&mut record, position)?;
+        index.read_exact_at(&mut record, position)?;
         match IndexEntry::decode(&record, IndexVersion::V1_1) {
             Some(entry) if wanted(&entry) => found = Some((position, entry.offset_bytes)),
             _ => break,
@@ -390,14 +460,14 @@ fn find_record(
 }
 
 /// Cuts the records of packets from `first` on off the file and gives them with offsets from there.
-fn cut_records(index: &IndexFile, first: u64) -> io::Result<Vec<u8>> {
-    let Some((position, _)) = find_record(index, |entry| entry.offset_bytes >= first)? else {
+fn cut_records(index: &File, len: u64, first: u64) -> io::Result<Vec<u8>> {
+    let Some((position, _)) = find_record(index, len, |entry| entry.offset_bytes >= first)? else {
         return Ok(Vec::new());
     };
-    let len = usize::try_from(index.len - position).map_err(io::Error::other)?;
+    let len = usize::try_from(len - position).map_err(io::Error::other)?;
     let mut records = vec![0; len];
-    index.file.read_exact_at(&mut records, position)?;
-    index.file.set_len(position)?;
+    index.read_exact_at(&mut records, position)?;
+    index.set_len(position)?;
     let mut cut = Vec::with_capacity(len);
     for record in records.chunks_exact(MAX_ENTRY_LEN) {
         let Some(mut entry) = IndexEntry::decode(record, IndexVersion::V1_1) else { continue };

@@ -302,3 +302,48 @@ fn cleared_before_the_first_rotation_the_session_keeps_its_folder() {
     assert_eq!(inside, 1);
     setup.runtime.block_on(setup.relay.shutdown());
 }
+
+#[test]
+fn many_streams_are_recorded_with_few_open_files() {
+    const STREAMS: u64 = 40;
+    let runtime = Runtime::new().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let relay = start(&runtime, root.path(), Limits { open_files: 3, ..Limits::default() });
+    let mut producer = Producer::new(&relay, session("s"));
+    producer.chunk(0);
+    let names: Vec<String> = (0..STREAMS).map(|number| format!("ch_{number}")).collect();
+    let streams: Vec<StreamHandle> = names.iter().map(|name| producer.stream(name, 0)).collect();
+    let metadata = producer.stream("metadata", 0);
+    let mut send = |producer: &mut Producer, numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            producer.metadata(metadata, b"more");
+            for stream in &streams {
+                producer.packet(*stream, number);
+                producer.index(*stream, number);
+            }
+        }
+    };
+    send(&mut producer, 0..3);
+    producer.chunk(1);
+    // Packet 2 was written to chunk 0 already and moves.
+    let mut positions: Vec<_> = streams.iter().map(|stream| (*stream, 2)).collect();
+    positions.push((metadata, 0));
+    producer.rotate(Some(1), &positions);
+    producer.close_chunk(0, Some(CloseAction::MoveToArchives));
+    send(&mut producer, 3..5);
+    wait_until("chunk 0", || !producer.exists(0));
+    let session = root.path().join(producer.folder.as_path());
+    let present = "20261120T162219+0000-1/ust/uid/0/64-bit";
+    for (folder, numbers) in [(CHUNK_0, 0..2), (present, 2..5)] {
+        for name in &names {
+            let data = std::fs::read(session.join(folder).join(name)).unwrap();
+            assert_eq!(data, packets(numbers.clone()), "{folder}/{name}");
+            let index = records(&session.join(folder).join(format!("index/{name}.idx")));
+            let expected: Vec<(u64, u64)> = (0..).map(|n| n * 128).zip(numbers.clone()).collect();
+            assert_eq!(index, expected, "{folder}/{name}");
+        }
+    }
+    let metadata = std::fs::read(session.join(CHUNK_0).join("metadata")).unwrap();
+    assert_eq!(metadata, b"moremoremore");
+    runtime.block_on(relay.shutdown());
+}

@@ -192,7 +192,9 @@ fn what_was_acknowledged_is_there_once_after_the_relay_was_killed() {
         let mut producer = Producer::at(relay.control, relay.data, session("s"));
         producer.chunk(0);
         let stream = producer.stream("ch_0", 0);
+        let (begun, has_begun) = std::sync::mpsc::channel();
         let killer = std::thread::spawn(move || {
+            has_begun.recv().unwrap();
             std::thread::park_timeout(Duration::from_millis(20 + 13 * round));
             relay.kill();
         });
@@ -202,13 +204,15 @@ fn what_was_acknowledged_is_there_once_after_the_relay_was_killed() {
             if !producer.try_packet(stream, NetSeqNum::new(number), number % 200) {
                 break;
             }
+            if acknowledged.is_empty() {
+                begun.send(()).unwrap();
+            }
             acknowledged.push(number);
         }
         killer.join().unwrap();
         let folder = root.path().join(FOLDER);
         let data = std::fs::read(folder.join("ch_0")).unwrap();
         let found = records(&folder.join("index/ch_0.idx"));
-        assert!(!acknowledged.is_empty());
         for number in &acknowledged {
             let mut places = found.iter().filter(|(_, packet)| packet == number);
             let (offset, _) = places.next().unwrap_or_else(|| panic!("{number} has no entry"));

@@ -314,7 +314,7 @@ fn many_streams_are_recorded_with_few_open_files() {
     let names: Vec<String> = (0..STREAMS).map(|number| format!("ch_{number}")).collect();
     let streams: Vec<StreamHandle> = names.iter().map(|name| producer.stream(name, 0)).collect();
     let metadata = producer.stream("metadata", 0);
-    let mut send = |producer: &mut Producer, numbers: std::ops::Range<u64>| {
+    let send = |producer: &mut Producer, numbers: std::ops::Range<u64>| {
         for number in numbers {
             producer.metadata(metadata, b"more");
             for stream in &streams {

@@ -122,22 +122,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let files = Arc::new(OpenFiles::new(3));
-        let path = |number: usize| RelativePath::new(&format!("s/{number}")).unwrap();
+        let path = |number: u8| RelativePath::new(&format!("s/{number}")).unwrap();
         let dir = RelativePath::new("s").unwrap();
-        let mut kept: Vec<Kept> = (0..10)
-            .map(|number| files.keep(Arc::new(root.create(&dir, &number.to_string()).unwrap())))
+        let mut kept: Vec<Kept> = (0..10_u8)
+            .map(|number: u8| files.keep(Arc::new(root.create(&dir, &number.to_string()).unwrap())))
             .collect();
         assert_eq!(files.len(), 3);
         for round in 0..3 {
-            for (number, kept) in kept.iter_mut().enumerate() {
+            for (number, kept) in (0..).zip(&mut kept) {
                 let file = kept.get(&root, || path(number)).unwrap();
-                file.write_all_at(&[number as u8], round).unwrap();
+                file.write_all_at(&[number], round).unwrap();
                 assert!(files.len() <= 3);
             }
         }
-        for number in 0..10 {
+        for number in 0..10_u8 {
             let content = std::fs::read(folder.path().join(path(number).as_path())).unwrap();
-            assert_eq!(content, [number as u8; 3]);
+            assert_eq!(content, [number; 3]);
         }
         drop(kept);
         assert_eq!(files.len(), 0);

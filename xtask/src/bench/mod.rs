@@ -4,6 +4,7 @@
 //! which of them is missing. Figures are medians over several rounds with their spread, and ratios.
 
 mod capture;
+mod live;
 mod lttng;
 mod measure;
 mod read;
@@ -18,6 +19,8 @@ pub(crate) use measure::measured;
 pub(crate) enum Bench {
     /// Slowdown of a loop of system calls under `throughline capture kernel`, bpftrace and perf trace
     Capture(capture::Args),
+    /// How long an event takes from the traced program to a viewer's output: `throughline live` and babeltrace2, side by side
+    Live(live::Args),
     /// Every speed of `throughline read` against babeltrace2 and against a loop written for one layout
     Read(read::Args),
     /// CPU seconds per GB and microseconds per small packet against `lttng-relayd`
@@ -28,6 +31,7 @@ pub(crate) enum Bench {
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Capture(args) => capture::run(args),
+        Bench::Live(args) => live::run(args),
         Bench::Read(args) => read::run(args),
         Bench::Relay(args) => relay::run(args),
     }

@@ -83,19 +83,25 @@ fn report(name: &str, ours: &Rounds, theirs: &Rounds) {
 }
 
 #[derive(Clone, Copy)]
-enum Which<'a> {
+pub(super) enum Which<'a> {
     Ours(&'a Path),
     Reference,
 }
 
 /// A relay in a process of its own, writing to a folder of its own. It ends with this value.
-enum Running {
-    Ours { process: Child, control: SocketAddr, data: SocketAddr, _folder: tempfile::TempDir },
+pub(super) enum Running {
+    Ours {
+        process: Child,
+        control: SocketAddr,
+        data: SocketAddr,
+        viewers: SocketAddr,
+        _folder: tempfile::TempDir,
+    },
     Reference(RelayDaemon),
 }
 
 impl Running {
-    fn start(which: Which<'_>) -> anyhow::Result<Self> {
+    pub(super) fn start(which: Which<'_>) -> anyhow::Result<Self> {
         Ok(match which {
             Which::Ours(binary) => Self::start_ours(binary)?,
             Which::Reference => Self::Reference(RelayDaemon::start()?),
@@ -129,7 +135,8 @@ impl Running {
             text.parse().with_context(|| line.clone())
         };
         let (control, data) = (address("control ")?, address("data ")?);
-        Ok(Self::Ours { process, control, data, _folder: folder })
+        let viewers = address("viewers ")?;
+        Ok(Self::Ours { process, control, data, viewers, _folder: folder })
     }
 
     fn pid(&self) -> u32 {
@@ -140,10 +147,18 @@ impl Running {
     }
 
     /// Where control and data connections are taken.
-    fn addresses(&self) -> (SocketAddr, SocketAddr) {
+    pub(super) fn addresses(&self) -> (SocketAddr, SocketAddr) {
         match self {
             Self::Ours { control, data, .. } => (*control, *data),
             Self::Reference(daemon) => (daemon.control(), daemon.data()),
+        }
+    }
+
+    /// Where viewers are taken.
+    pub(super) fn viewers(&self) -> SocketAddr {
+        match self {
+            Self::Ours { viewers, .. } => *viewers,
+            Self::Reference(daemon) => daemon.live(),
         }
     }
 

@@ -8,7 +8,7 @@
 //! ```text
 //! control ─▶ control.rs ─┐               ┌─▶ stream.rs ─▶ data, index, metadata files
 //!                        ├─▶ recording.rs┤     merge.rs pairs packets and index entries
-//! data ────▶ data.rs ────┘        │      └─▶ chunk.rs ──▶ seal.rs: sync, manifest, move ─▶ after/: announce
+//! data ────▶ data.rs ────┘        │      └─▶ chunk.rs ──▶ seal.rs: sync, manifest, move ─▶ after/: announce, one day delete
 //!                                 ▼
 //!                               feed/ ◀── viewer/ ◀─▶ viewers
 //! ```

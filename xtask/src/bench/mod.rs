@@ -9,6 +9,7 @@ mod lttng;
 mod measure;
 mod read;
 pub(crate) mod relay;
+mod viewers;
 
 use clap::Subcommand;
 
@@ -25,6 +26,8 @@ pub(crate) enum Bench {
     Read(read::Args),
     /// CPU seconds per GB and microseconds per small packet against `lttng-relayd`
     Relay(relay::Args),
+    /// Memory, CPU time and delay of many viewers of one live session, babeltrace2 among them
+    Viewers(viewers::Args),
 }
 
 /// Runs one measurement and prints its table.
@@ -34,5 +37,6 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Live(args) => live::run(args),
         Bench::Read(args) => read::run(args),
         Bench::Relay(args) => relay::run(args),
+        Bench::Viewers(args) => viewers::run(args),
     }
 }

@@ -196,6 +196,40 @@ fn first_difference(told: &str, whole: &str) -> String {
 }
 
 #[test]
+fn a_session_without_live_timer_is_told_across_its_rotations() {
+    let Some(setup) = Setup::with_ours() else { return };
+    let (control, data) = (setup.control.port(), setup.data.port());
+    setup.lttng(&format!("create plain --set-url=net://127.0.0.1:{control}:{data}"));
+    for channel in ["metadata", "ch"] {
+        setup.lttng(&format!("enable-channel -u --switch-timer=200000 {channel}"));
+    }
+    setup.lttng("enable-event -u -c ch testkit:tick");
+    setup.lttng("start");
+    let path = wait_for("a session in the list", || {
+        let output = setup.live("", &[]).output().unwrap();
+        let mut words = stdout(&output).split_whitespace();
+        words.find(|word| word.ends_with("/plain")).map(|path| format!("/{path}"))
+    });
+    let (mut live, printed) = setup.follow(&path, &["--since=beginning"], "plain");
+    let mut program = setup.emit(3_000, 1_000);
+    for rotation in 1..4 {
+        wait_for("event records of each chunk", || {
+            (lines(&printed) >= rotation * 300).then_some(())
+        });
+        setup.lttng("rotate plain");
+    }
+    assert!(program.wait().unwrap().success());
+    setup.lttng("destroy plain");
+    let status = wait_for("the end of the session", || live.child.try_wait().unwrap());
+    assert!(status.success(), "{}", live.said());
+    assert_eq!(live.said(), "");
+    let whole = read(&[], &[&setup.recorded("plain")]);
+    let (told, whole) = (fs::read_to_string(&printed).unwrap(), stdout(&whole));
+    assert_eq!(whole.lines().count(), 3_000);
+    assert!(told == whole, "{}", first_difference(&told, whole));
+}
+
+#[test]
 fn what_was_told_before_is_there_for_who_asks_and_filters_hold() {
     for setup in [Setup::with_lttng(), Setup::with_ours()].into_iter().flatten() {
         check_past(&setup);

@@ -164,10 +164,13 @@ enum RelayUrlError {
 }
 
 fn summary(report: &Report) -> String {
-    let Report { events, packets, chunks, late, missed, .. } = report;
+    let Report { events, packets, chunks, late, missed, reconnections, .. } = report;
     let discarded = report.discarded_total();
     let mut line =
         format!("{events} events, {discarded} discarded, in {packets} packets and {chunks} chunks");
+    if *reconnections > 0 {
+        line.push_str(&format!("; the relay was lost and found again {reconnections} times"));
+    }
     if *missed > 0 {
         line.push_str(&format!("; {missed} not seen"));
     }

@@ -38,7 +38,7 @@ fn a_written_trace_is_told_whole() {
             "indexes": { "used": 0, "absent": 1, "not_used": [] },
         }],
         "event_record_classes": 1,
-    }] });
+    }], "manifests": [] });
     assert_eq!(document(&output), expected);
     assert_eq!((stderr(&output), output.status.code()), ("", Some(0)));
 }

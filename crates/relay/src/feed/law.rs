@@ -9,7 +9,7 @@
 //!   an entry with a larger number came before it;
 //! - **silence**, only for sessions without live timer: a stream that released nothing for a while is taken to have
 //!   nothing before what other streams had reached when that while began. The while is a grace and the longest time
-//!   between begin and end of its own packets, its [`span`]: what happened before would have been sent since. This one is
+//!   between begin and end of the session's packets, their [`span`]: what happened before would have been sent since. This one is
 //!   a guess, and packets that prove it wrong are withheld from viewers who were told so.
 
 use std::time::Duration;

@@ -85,7 +85,7 @@ pub(crate) struct Untimed<'a> {
     pub(crate) grace: Duration,
     /// How far the streams of the session were, and when.
     pub(crate) reach: &'a Reach,
-    /// The longest [`Stream::span`] in the session, for a stream that had no packet.
+    /// The longest [`Stream::span`] in the session: a stream whose packets were all quick may have a slow one.
     pub(crate) span: Duration,
     /// All metadata have come: packets need not wait for them.
     pub(crate) is_final: bool,
@@ -245,10 +245,7 @@ impl Stream {
         let silent = untimed.filter(|it| {
             !self.is_incomplete && self.last_release.is_none_or(|last| waited(last, it.grace))
         });
-        let silence = silent.and_then(|it| {
-            let span = if self.last_release.is_some() { self.span } else { it.span };
-            it.reach.before(now, it.grace + span)
-        });
+        let silence = silent.and_then(|it| it.reach.before(now, it.grace + self.span.max(it.span)));
         // A time before the end of a packet that was given would take the viewer back.
         let until = self.beacon.max(silence).filter(|until| Some(*until) >= self.reached);
         let class = self.class.or(untimed.and_then(|it| it.class));

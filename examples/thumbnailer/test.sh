@@ -37,6 +37,14 @@ exchange() {
 	exec 3>&-
 }
 
+# is_read: whether the server has taken all that was sent to it; the kernel tells how much waits on each connection.
+is_read() {
+	awk -v port="$(printf ':%04X' "$port")" '
+		substr($2, length($2) - 4) == port && $4 == "01" && $5 !~ /:00000000$/ { waiting = 1 }
+		END { exit waiting }
+	' /proc/net/tcp
+}
+
 # check NAME EXPECTED ACTUAL
 check() {
 	if [ "$2" = "$3" ]; then
@@ -125,6 +133,7 @@ main() {
 	# One client which says nothing and one which stops in the middle must not keep the server from ending.
 	exec 4<>"/dev/tcp/127.0.0.1/$port" 5<>"/dev/tcp/127.0.0.1/$port"
 	printf 'GET /thumb' >&5
+	wait_for 10 is_read || die "the server does not read what it is sent"
 	kill -TERM "$server_pid"
 	wait "$server_pid" && code=0 || code=$?
 	check "the server ends cleanly when asked to" 0 "$code"

@@ -244,7 +244,11 @@ impl Viewer {
         minor: ProtocolMinor,
         now: Instant,
     ) -> NextIndexReply {
-        let index = self.find_next(stream, now);
+        let index = match self.find_next(stream, now) {
+            // Else this viewer would be past the first events of a stream that it does not know yet.
+            NextIndex::Inactive { .. } if self.has_unlisted_streams(stream) => NextIndex::NotYet,
+            index => index,
+        };
         let mut flags = Flags::NONE;
         let is_packet = matches!(index, NextIndex::Packet(_));
         if (is_packet || minor.has_trace_format()) && self.has_new_streams(stream) {
@@ -298,10 +302,18 @@ impl Viewer {
     }
 
     fn has_new_streams(&self, stream: ViewedStreamId) -> bool {
-        let viewed = self.streams.get(&stream);
-        viewed.and_then(|viewed| self.attached.get(&viewed.session)).is_some_and(|attached| {
-            attached.asks_for_streams || attached.feed.publications() > attached.listed
-        })
+        self.has_unlisted_streams(stream)
+            || self.session_of(stream).is_some_and(|attached| attached.asks_for_streams)
+    }
+
+    /// Whether the stream's session has streams that were not listed to this viewer.
+    fn has_unlisted_streams(&self, stream: ViewedStreamId) -> bool {
+        let attached = self.session_of(stream);
+        attached.is_some_and(|attached| attached.feed.publications() > attached.listed)
+    }
+
+    fn session_of(&self, stream: ViewedStreamId) -> Option<&Attached> {
+        self.attached.get(&self.streams.get(&stream)?.session)
     }
 
     /// Whether the trace of a stream has metadata that were not sent.

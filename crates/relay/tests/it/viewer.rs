@@ -421,6 +421,35 @@ fn streams_are_seen_once_they_are_announced() {
 }
 
 #[test]
+fn time_stands_for_a_viewer_that_does_not_know_all_streams() {
+    let mut setup = Setup::new();
+    let (old, known) = (setup.stream, setup.viewed());
+    let mut viewer = setup.attach(Seek::Beginning);
+    assert_eq!(viewer.new_streams(), Reply::Streams(NewStreamsReply::Streams(0), Vec::new()));
+    setup.beacon(u64::MAX, 10);
+    assert!(matches!(viewer.next(known).index, NextIndex::Inactive { until: 10, .. }));
+
+    let late = setup.producer.stream("ch_1", 0);
+    setup.stream = late;
+    setup.send([20]);
+    setup.producer.ok(&Order::StreamsSent);
+    setup.stream = old;
+    setup.beacon(u64::MAX, 90);
+    let reply = viewer.next(known);
+    assert_eq!(
+        (reply.index, reply.flags),
+        (NextIndex::NotYet, Flags::NEW_STREAMS),
+        "20 is to come"
+    );
+    let Reply::Streams(NewStreamsReply::Streams(1), streams) = viewer.new_streams() else {
+        panic!("the new stream")
+    };
+    assert!(matches!(viewer.next(known).index, NextIndex::Inactive { until: 90, .. }));
+    assert_eq!(viewer.read_on(streams.first().unwrap().stream), [20]);
+    setup.end();
+}
+
+#[test]
 fn metadata_come_whole_and_before_what_they_describe() {
     let mut setup = Setup::new();
     let stream = setup.viewed();

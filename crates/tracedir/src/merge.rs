@@ -71,6 +71,7 @@ pub struct Event<'a> {
 impl<'a> Event<'a> {
     /// The event record that a packet's reader stands at; `None` before the first one.
     #[must_use]
+    #[inline(always)]
     pub fn of(
         reader: &'a EventReader<Bytes>,
         stream: &'a Stream,

@@ -46,6 +46,15 @@ pub(crate) struct Args {
     /// Address of the port for viewers; who may connect to it can read every session being recorded
     #[arg(short = 'L', long, value_name = "ADDR", default_value = "127.0.0.1:5344")]
     live: SocketAddr,
+    #[command(flatten)]
+    sealed: SealedArgs,
+    #[command(flatten)]
+    peers: PeerArgs,
+}
+
+/// What becomes of sealed chunks.
+#[derive(clap::Args)]
+pub(crate) struct SealedArgs {
     /// A program that is run for each sealed chunk; may be repeated
     #[arg(long, value_name = "PROGRAM")]
     announce_program: Vec<PathBuf>,
@@ -61,8 +70,17 @@ pub(crate) struct Args {
     /// The oldest sealed chunks are deleted while all together are larger, such as 20GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     keep_size: Option<u64>,
-    #[command(flatten)]
-    peers: PeerArgs,
+}
+
+impl SealedArgs {
+    /// As the relay takes it.
+    pub(crate) fn apply(&self, config: &mut Config) {
+        let programs = self.announce_program.iter().cloned().map(Target::Program);
+        let urls = self.announce_url.iter().cloned().map(Target::Webhook);
+        config.announce.targets = programs.chain(urls).collect();
+        config.announce.timeout = self.announce_timeout;
+        config.keep = Keep { age: self.keep_for, bytes: self.keep_size };
+    }
 }
 
 /// Which hosts may connect.
@@ -107,11 +125,7 @@ async fn serve(args: &Args) -> anyhow::Result<Outcome> {
     let mut stop = Stop::listen()?;
     let mut config = Config::new(&args.output);
     (config.control, config.data, config.viewers) = (args.control, args.data, args.live);
-    let programs = args.announce_program.iter().cloned().map(Target::Program);
-    let urls = args.announce_url.iter().cloned().map(Target::Webhook);
-    config.announce.targets = programs.chain(urls).collect();
-    config.announce.timeout = args.announce_timeout;
-    config.keep = Keep { age: args.keep_for, bytes: args.keep_size };
+    args.sealed.apply(&mut config);
     config.peers = args.peers.peers();
     let relay = Relay::start(config).map_err(PeerArgs::explained).context("starting the relay")?;
     say_recovered(relay.recovered());

@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, oneshot, watch};
 
-use crate::command::relay::PeerArgs;
+use crate::command::relay::{PeerArgs, SealedArgs};
 use crate::outcome::{Outcome, complain};
 use crate::stop::Stop;
 use addresses::Addresses;
@@ -47,6 +47,8 @@ pub(crate) struct Args {
     #[arg(short = 'L', long, value_name = "ADDRESS", default_value = "127.0.0.1:5344")]
     live: SocketAddr,
     #[command(flatten)]
+    sealed: SealedArgs,
+    #[command(flatten)]
     peers: PeerArgs,
     /// Where the web page is
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7070")]
@@ -67,15 +69,12 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
     for folder in [&traces, &summaries] {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    let relay = Relay::start(relay::Config {
-        control: args.control,
-        data: args.stream,
-        viewers: args.live,
-        peers: args.peers.peers(),
-        ..relay::Config::new(&traces)
-    })
-    .map_err(PeerArgs::explained)
-    .context("cannot start the relay")?;
+    let mut config = relay::Config::new(&traces);
+    (config.control, config.data, config.viewers) = (args.control, args.stream, args.live);
+    config.peers = args.peers.peers();
+    args.sealed.apply(&mut config);
+    let relay =
+        Relay::start(config).map_err(PeerArgs::explained).context("cannot start the relay")?;
     let events = relay.subscribe();
     let listener = TcpListener::bind(args.http)
         .await

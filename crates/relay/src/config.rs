@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::after::{Announce, Keep};
+use crate::after::{Announce, Keep, Release};
 use crate::doors::Network;
 
 /// Settings of a relay.
@@ -27,6 +27,8 @@ pub struct Config {
     pub announce: Announce,
     /// How long sealed chunks are kept.
     pub keep: Keep,
+    /// Whoever must have read a sealed chunk before it may be deleted.
+    pub release: Option<Release>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -44,6 +46,7 @@ impl Config {
             time_zone: TimeZone::System,
             announce: Announce::default(),
             keep: Keep::default(),
+            release: None,
             limits: Limits::default(),
         }
     }

@@ -70,7 +70,7 @@ mod stream;
 mod viewer;
 mod workers;
 
-pub use after::{Announce, Keep, Target, Webhook, WebhookError};
+pub use after::{Announce, Keep, Release, Target, Webhook, WebhookError};
 pub use config::{Config, Limits, TimeZone};
 pub use counters::Totals;
 pub use doors::{Network, NotANetwork};

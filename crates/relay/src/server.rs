@@ -68,8 +68,8 @@ impl Relay {
     /// [`Error::OpenAddress`] for an address that others reach without [`Config::peers`]; [`Error::File`] when the folder
     /// cannot be used, [`Error::RootInUse`], [`Error::Listen`].
     pub fn start(config: Config) -> Result<Self> {
-        let Config { root, control, data, viewers, peers, time_zone, announce, keep, mut limits } =
-            config;
+        let Config { root, control, data, viewers, peers, time_zone, announce, .. } = config;
+        let Config { keep, release, mut limits, .. } = config;
         for address in [control, data, viewers] {
             if peers.is_none() && !address.ip().to_canonical().is_loopback() {
                 return Err(Error::OpenAddress { address });
@@ -131,7 +131,7 @@ impl Relay {
             ],
             housekeeping: tokio::spawn(expire(Arc::clone(&registry), stopped.clone())),
             sealer: tokio::spawn(seal(Arc::clone(&registry), sealer_stopped)),
-            after: After::start(&registry, keep),
+            after: After::start(&registry, keep, release),
             registry,
             workers,
             viewer_workers,

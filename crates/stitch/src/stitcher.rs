@@ -42,6 +42,8 @@ struct Chunk {
     path: PathBuf,
     /// `None` when it holds no packet.
     times: Option<Times>,
+    /// Whether it was given by [`Stitcher::spent`].
+    is_spent: bool,
 }
 
 /// What one advance did.
@@ -117,7 +119,7 @@ impl Stitcher {
         };
         let times = times_of(chunk, &mut self.cache, &mut self.origins)?;
         let session = self.sessions.entry(session.to_owned()).or_default();
-        session.chunks.insert(id, Chunk { path: chunk.to_owned(), times });
+        session.chunks.insert(id, Chunk { path: chunk.to_owned(), times, is_spent: false });
         Ok(())
     }
 
@@ -178,6 +180,13 @@ impl Stitcher {
             advance.windows += 1;
         }
         Ok(advance)
+    }
+
+    /// The chunks that are not read any more, because all of their time is part of stored summaries. Each is given once,
+    /// or again when [`Self::chunk_sealed`] was told of it again.
+    pub fn spent(&mut self) -> Vec<PathBuf> {
+        let mapped_to = self.mapped_to();
+        self.sessions.values_mut().flat_map(|session| session.spend(mapped_to)).collect()
     }
 
     fn mapped_to(&self) -> Option<Timestamp> {
@@ -242,16 +251,45 @@ impl Session {
 
     /// The chunks that may hold something at or after a time, and the one before them.
     fn from(&self, begin: Option<Timestamp>) -> Vec<PathBuf> {
-        let over =
-            |chunk: &&Chunk| chunk.times.zip(begin).is_some_and(|(times, begin)| times.end < begin);
-        let with_packets: Vec<&Chunk> =
-            self.chunks.values().filter(|chunk| chunk.times.is_some()).collect();
-        let skip = with_packets.iter().take_while(|chunk| over(chunk)).count();
-        if skip == with_packets.len() {
+        let over = |times: Times| begin.is_some_and(|begin| times.end < begin);
+        if self.times().all(over) {
             return Vec::new();
         }
-        let kept = with_packets.into_iter().skip(skip.saturating_sub(1));
-        kept.map(|chunk| chunk.path.clone()).collect()
+        let kept = self.with_packets().skip(self.over(begin).saturating_sub(1));
+        kept.map(|(_, chunk)| chunk.path.clone()).collect()
+    }
+
+    fn with_packets(&self) -> impl DoubleEndedIterator<Item = (u64, &Chunk)> {
+        let chunks = self.chunks.iter().filter(|(_, chunk)| chunk.times.is_some());
+        chunks.map(|(id, chunk)| (*id, chunk))
+    }
+
+    /// How many of the chunks with packets end before a time.
+    fn over(&self, begin: Option<Timestamp>) -> usize {
+        let is_over = |times: &Times| begin.is_some_and(|begin| times.end < begin);
+        self.times().take_while(is_over).count()
+    }
+
+    /// The chunks that [`Self::from`] will not give when everything before `begin` is mapped, whatever comes. Of those given
+    /// before, only the last is remembered: it tells how far the session came.
+    fn spend(&mut self, begin: Option<Timestamp>) -> Vec<PathBuf> {
+        let is_mapped = |times: Times| begin.is_some_and(|begin| times.end <= begin);
+        let first = if self.is_closed && self.times().all(is_mapped) {
+            u64::MAX
+        } else {
+            let skip = self.over(begin).saturating_sub(1);
+            self.with_packets().nth(skip).map_or(u64::MAX, |(id, _)| id)
+        };
+        let last = self.with_packets().next_back().map(|(id, _)| id);
+        let mut spent = Vec::new();
+        for (id, chunk) in &mut self.chunks {
+            let is_spent = *id < first || chunk.times.is_none();
+            if is_spent && !std::mem::replace(&mut chunk.is_spent, true) {
+                spent.push(chunk.path.clone());
+            }
+        }
+        self.chunks.retain(|id, _| *id >= first || Some(*id) == last);
+        spent
     }
 
     /// Stretches of chunks whose numbers follow each other.

@@ -73,6 +73,9 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
     (config.control, config.data, config.viewers) = (args.control, args.stream, args.live);
     config.peers = args.peers.peers();
     args.sealed.apply(&mut config);
+    // A chunk is deleted after its summary was made.
+    let release = relay::Release::default();
+    config.release = Some(release.clone());
     let relay =
         Relay::start(config).map_err(PeerArgs::explained).context("cannot start the relay")?;
     let events = relay.subscribe();
@@ -91,6 +94,7 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
         &summaries,
         relay.recovered(),
         &addresses,
+        release,
         Arc::clone(&published),
     )?;
     let (page_stop, page_stopped) = oneshot::channel::<()>();

@@ -10,6 +10,7 @@ use testkit::lttng::SessionDaemon;
 
 use crate::process::{Running, THROUGHLINE, wait_for};
 use crate::read::{stderr, stdout};
+use crate::up::Up;
 
 fn ctf(arguments: &[&str], path: &Path) -> Output {
     Command::new(THROUGHLINE).arg("ctf").args(arguments).arg(path).output().unwrap()
@@ -101,6 +102,66 @@ here=$(dirname "$0"); cat > "$here/manifest.new"; echo "$1" > "$here/folder"; mv
     let finding: Value = serde_json::from_str(stdout(&checked).trim_end()).unwrap();
     assert_eq!((finding["code"].as_str(), checked.status.code()), (Some("manifest"), Some(1)));
     assert_eq!(finding["path"], metadata.to_str().unwrap());
+}
+
+#[test]
+fn up_announces_chunks_and_deletes_them_after_their_summaries_were_made() {
+    for tool in ["lttng-sessiond", "cc"] {
+        if !testkit::is_installed(tool) {
+            return testkit::skip(&format!("{tool} is not installed"));
+        }
+    }
+    let daemon = SessionDaemon::start().unwrap();
+    let program = daemon.compile_ticks().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (script, told) = (folder.path().join("told"), folder.path().join("folders"));
+    fs::write(&script, "#!/bin/sh\necho \"$1\" >> \"$(dirname \"$0\")/folders\"\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let log = folder.path().join("log");
+    let options = ["--announce-program", script.to_str().unwrap(), "--keep-for", "300ms"];
+    let mut up = Up::start_with(&folder.path().join("data"), &log, &options);
+
+    let lttng = |command: &str| daemon.lttng(command.split_whitespace()).unwrap();
+    lttng(&format!("create kept --set-url={}", up.relay_url()));
+    lttng("enable-event -u testkit:tick");
+    lttng("start");
+    for _ in 0..4 {
+        let mut traced = daemon.command(&program);
+        traced.arg("50").env("LTTNG_UST_REGISTER_TIMEOUT", "-1");
+        assert!(traced.status().unwrap().success());
+        lttng("rotate kept");
+    }
+    // What a summary cannot be made of yet, because the next chunk may reach into it, is there however old it is.
+    wait_for("the first chunks to go", || {
+        let announced = fs::read_to_string(&told).unwrap_or_default();
+        let announced: Vec<&Path> = announced.lines().map(Path::new).collect();
+        (announced.len() >= 4 && announced.iter().any(|chunk| !chunk.exists())).then_some(())
+    });
+    lttng("destroy kept");
+    up.wait_until_answered();
+    wait_for("all chunks to go", || {
+        let announced = fs::read_to_string(&told).unwrap();
+        announced.lines().all(|chunk| !Path::new(chunk).exists()).then_some(())
+    });
+    assert!(up.process.end("TERM").success(), "{}", up.process.said());
+    assert!(!up.process.said().contains("not part of the answer"), "{}", up.process.said());
+
+    let hosts: Vec<PathBuf> = fs::read_dir(up.data.join("summaries"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert_eq!(hosts.len(), 1, "{hosts:?}");
+    let names = fs::read_dir(&hosts[0]).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut windows: Vec<(u64, u64)> = names
+        .map(|name| {
+            let name = name.into_string().unwrap();
+            let (begin, end) = name.trim_end_matches(".summary").split_once('-').unwrap();
+            (begin.parse().unwrap(), end.parse().unwrap())
+        })
+        .collect();
+    windows.sort_unstable();
+    assert!(windows.len() >= 2, "{windows:?}");
+    assert!(windows.windows(2).all(|pair| pair[0].1 == pair[1].0), "{windows:?}");
 }
 
 #[test]

@@ -22,12 +22,17 @@ pub(crate) struct Up {
 impl Up {
     /// Starts it on a data folder and waits until it listens.
     pub(crate) fn start(data: &Path, log: &Path) -> Self {
+        Self::start_with(data, log, &[])
+    }
+
+    /// As [`Self::start`], with more options.
+    pub(crate) fn start_with(data: &Path, log: &Path, options: &[&str]) -> Self {
         let addresses = data.join("up.json");
         if addresses.exists() {
             fs::remove_file(&addresses).unwrap();
         }
         let mut command = Command::new(THROUGHLINE);
-        command.arg("up").arg("--data").arg(data);
+        command.arg("up").arg("--data").arg(data).args(options);
         command.args([
             "--control",
             "127.0.0.1:0",

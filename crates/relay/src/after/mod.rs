@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::registry::Registry;
 use crate::server::ended;
 pub(crate) use outbox::Outbox;
-pub use retention::Keep;
+pub use retention::{Keep, Release};
 pub use webhook::{Webhook, WebhookError};
 
 /// Who is told of sealed chunks, and how patiently. Each is told of each chunk at least once.
@@ -96,13 +96,13 @@ pub(crate) struct After {
 }
 
 impl After {
-    pub(crate) fn start(registry: &Arc<Registry>, keep: Keep) -> Self {
+    pub(crate) fn start(registry: &Arc<Registry>, keep: Keep, release: Option<Release>) -> Self {
         let (stop, stopped) = watch::channel(false);
         let targets = 0..registry.env.outbox.queues().len();
         let deliver =
             |index| tokio::spawn(deliver::deliver(Arc::clone(registry), index, stopped.clone()));
         let mut tasks: Vec<_> = targets.map(deliver).collect();
-        let retain = retention::retain(Arc::clone(registry), keep, stopped.clone());
+        let retain = retention::retain(Arc::clone(registry), keep, release, stopped.clone());
         tasks.push(tokio::spawn(retain));
         Self { tasks, stop }
     }

@@ -1,12 +1,13 @@
 //! Deletes sealed chunks by age and by size.
 //!
 //! Never one that is being written or sealed (it has no manifest in its last place, or its session's journal names it),
-//! one that somebody is still to be told of, or one of a session that somebody views. Oldest first, by when the relay
+//! one that somebody is still to be told of, one of a session that somebody views, or one that is not yet released by the
+//! one who reads them ([`Release`]). Oldest first, by when the relay
 //! sealed them: times of producers are not trusted with that.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::broadcast::Receiver;
@@ -42,6 +43,32 @@ impl Keep {
     }
 }
 
+/// For someone in this process who reads sealed chunks: none is deleted before it was released here. Cloning shares it.
+#[derive(Debug, Clone, Default)]
+pub struct Release {
+    /// Absolute folders. Bound: the sealed chunks that are there; a chunk that is deleted leaves.
+    released: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
+
+impl Release {
+    /// The chunk in this folder, as [`Sealed::folder`] has it, is needed no more.
+    pub fn release(&self, folder: PathBuf) {
+        self.lock().insert(folder);
+    }
+
+    fn has(&self, folder: &Path) -> bool {
+        self.lock().contains(folder)
+    }
+
+    fn forget(&self, folder: &Path) {
+        self.lock().remove(folder);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.released.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A sealed chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Kept {
@@ -53,7 +80,12 @@ struct Kept {
 }
 
 /// Deletes what is not to be kept, until the relay ends.
-pub(crate) async fn retain(registry: Arc<Registry>, keep: Keep, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn retain(
+    registry: Arc<Registry>,
+    keep: Keep,
+    release: Option<Release>,
+    mut stop: watch::Receiver<bool>,
+) {
     if keep.is_for_ever() {
         return;
     }
@@ -61,11 +93,11 @@ pub(crate) async fn retain(registry: Arc<Registry>, keep: Keep, mut stop: watch:
     let mut chunks = None;
     loop {
         let known = chunks.take();
-        let worker = Arc::clone(&registry);
+        let (worker, release) = (Arc::clone(&registry), release.clone());
         // Reads manifests and deletes files.
         let swept = tokio::task::spawn_blocking(move || {
             let mut chunks = known.unwrap_or_else(|| find(&worker.env.root));
-            sweep(&worker, &mut chunks, keep, now());
+            sweep(&worker, &mut chunks, keep, release.as_ref(), now());
             chunks
         });
         let mut found = match swept.await {
@@ -153,13 +185,20 @@ fn sweep(
     registry: &Registry,
     chunks: &mut BTreeMap<RelativePath, Kept>,
     keep: Keep,
+    release: Option<&Release>,
     now: SystemTime,
 ) {
     let untold = registry.env.outbox.folders();
-    let is_held = |folder: &RelativePath| untold.contains(folder) || registry.is_viewed(folder);
+    let absolute = |folder: &RelativePath| registry.env.root.path().join(folder.as_path());
+    let is_read =
+        |folder: &RelativePath| release.is_some_and(|release| !release.has(&absolute(folder)));
+    let is_held = |folder: &RelativePath| {
+        untold.contains(folder) || registry.is_viewed(folder) || is_read(folder)
+    };
     for folder in plan(chunks, keep, now, is_held) {
         let Some(chunk) = chunks.remove(&folder) else { continue };
         registry.chunk_is_gone(&folder, chunk.chunk);
+        release.into_iter().for_each(|release| release.forget(&absolute(&folder)));
         match delete(registry, &folder, &chunk) {
             Ok(()) => {
                 registry.env.counters.chunks_expired.add(1);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use relay::{Keep, Relay, Target};
+use relay::{Keep, Relay, Release, Target};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use wire::live::{CloseAction, StreamHandle};
@@ -161,4 +161,28 @@ fn chunks_of_earlier_runs_go_and_copies_from_elsewhere_stay() {
     runtime.block_on(relay.shutdown());
     assert!(copy.join("manifest.json").exists());
     assert!(!archives.exists());
+}
+
+#[test]
+fn what_somebody_still_reads_stays_until_it_is_released() {
+    let release = Release::default();
+    let mut setup = Setup::configured(|config| {
+        config.keep = Keep { bytes: Some(0), ..age(Duration::from_millis(50)) };
+        config.release = Some(release.clone());
+    });
+    let mut events = setup.relay.subscribe();
+    setup.rotate(0);
+    setup.rotate(1);
+    let mut sealed = || loop {
+        if let relay::Event::Sealed(chunk) = setup.runtime.block_on(events.recv()).unwrap() {
+            return chunk.folder;
+        }
+    };
+    let (first, second) = (sealed(), sealed());
+    release.release(second);
+    wait_until("the second to go", || setup.relay.totals().chunks_expired == 1);
+    assert_eq!(chunks(setup.root.path()), [0]);
+    release.release(first);
+    wait_until("the first to go", || setup.relay.totals().chunks_expired == 2);
+    setup.runtime.block_on(setup.relay.shutdown());
 }

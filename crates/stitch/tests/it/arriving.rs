@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use stitch::{Error, Options, SpanRules, Stitcher, Summary, Windows, analyse};
 
@@ -55,6 +56,54 @@ fn chunks_that_arrive_one_by_one_give_the_answer_of_the_whole_also_over_a_restar
     assert_eq!(events, 76_389);
     same_answers(again.summary(), &whole(&session));
     assert_eq!(again.advance().unwrap().windows, 0);
+}
+
+/// Copies of the session's chunks that may be deleted.
+fn copies(session: &Path, chunks: &[PathBuf], into: &Path) -> Vec<PathBuf> {
+    let copy = |chunk: &PathBuf| {
+        let to = into.join(chunk.strip_prefix(session).unwrap());
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        let copied = Command::new("cp").arg("-r").arg(chunk).arg(&to).status().unwrap();
+        assert!(copied.success());
+        to
+    };
+    chunks.iter().map(copy).collect()
+}
+
+#[test]
+fn spent_chunks_can_be_deleted_and_the_answer_is_that_of_the_whole_also_over_a_restart() {
+    let Some((session, chunks)) = session() else { return testkit::skip("no recorded pair") };
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("session");
+    let chunks = copies(&session, &chunks, &copy);
+    let summaries = folder.path().join("summaries");
+    let mut running = stitcher(&summaries);
+    running.session_opened(&copy);
+    let mut deleted = Vec::new();
+    for (n, chunk) in chunks.iter().enumerate() {
+        if n == chunks.len() / 2 {
+            running = stitcher(&summaries);
+            running.session_opened(&copy);
+            for chunk in chunks[..n].iter().filter(|chunk| chunk.exists()) {
+                running.chunk_sealed(&copy, chunk).unwrap();
+            }
+        }
+        running.chunk_sealed(&copy, chunk).unwrap();
+        running.advance().unwrap();
+        for spent in running.spent() {
+            fs::remove_dir_all(&spent).unwrap();
+            deleted.push(spent);
+        }
+        // Two that the next may reach into, and the newest.
+        let left = chunks[..=n].iter().filter(|chunk| chunk.exists()).count();
+        assert!(left <= 4, "{left} chunks are held after {n}");
+    }
+    running.session_closed(&copy);
+    assert_eq!(running.advance().unwrap().findings, Vec::<String>::new());
+    deleted.extend(running.spent());
+    assert_eq!(deleted, chunks);
+    assert_eq!(running.spent(), Vec::<PathBuf>::new());
+    same_answers(running.summary(), &whole(&session));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, anyhow};
-use relay::{Event, Interrupted, RecordingName, Recovered, Sealed};
+use relay::{Event, Interrupted, RecordingName, Recovered, Release, Sealed};
 use server::Published;
 use stitch::{SpanRules, Stitcher, Summary};
 use tokio::sync::mpsc;
@@ -41,6 +41,7 @@ impl Analyst {
         summaries: &Path,
         recovered: &Recovered,
         addresses: &Addresses,
+        release: Release,
         published: Arc<Published>,
     ) -> anyhow::Result<Self> {
         for error in &recovered.unreadable {
@@ -58,6 +59,7 @@ impl Analyst {
             hosts: BTreeMap::new(),
             shown: None,
             windows_mapped: 0,
+            release,
             published,
         };
         work.look_at_folders()?;
@@ -102,6 +104,8 @@ struct Work {
     /// The host on the page: the first that recorded.
     shown: Option<String>,
     windows_mapped: u64,
+    /// Where it says which chunks it needs no more.
+    release: Release,
     published: Arc<Published>,
 }
 
@@ -133,8 +137,14 @@ impl Work {
 
     fn sealed(&mut self, sealed: &Sealed) -> anyhow::Result<()> {
         let Sealed { recording: RecordingName { host, folder: session, .. }, folder, .. } = sealed;
+        self.add(host, session, folder)
+    }
+
+    /// A chunk that cannot be read is nobody's to wait for.
+    fn add(&mut self, host: &str, session: &Path, folder: &Path) -> anyhow::Result<()> {
         self.host(host)?
             .chunk_sealed(session, folder)
+            .inspect_err(|_unreadable| self.release.release(folder.to_owned()))
             .with_context(|| format!("{} is not part of the answer", folder.display()))
     }
 
@@ -150,15 +160,15 @@ impl Work {
             if chunks.is_empty() && !is_open {
                 chunks.insert(session.clone());
             }
-            let stitcher = self.host(&host)?;
+            self.host(&host)?;
             for folder in chunks {
                 // One that cannot be read must not keep the others out.
-                if let Err(error) = stitcher.chunk_sealed(&session, &folder) {
-                    complain(&format!("{} is not part of the answer: {error}", folder.display()));
+                if let Err(error) = self.add(&host, &session, &folder) {
+                    complain(&format!("{error:#}"));
                 }
             }
             if !is_open {
-                stitcher.session_closed(&session);
+                self.host(&host)?.session_closed(&session);
             }
         }
         Ok(())
@@ -193,6 +203,7 @@ impl Work {
                 }
                 Err(error) => complain(&format!("{host}: {error}")),
             }
+            stitcher.spent().into_iter().for_each(|folder| self.release.release(folder));
         }
         let shown = self.shown.as_ref().and_then(|host| self.hosts.get(host));
         if let Some(stitcher) = shown

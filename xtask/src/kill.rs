@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -27,12 +27,11 @@ use ctf::packet::{Outcome, decode_packet_header};
 use ctf::writer::{EventHeader, PacketStart, Schema, StreamClass, TraceClass};
 use testkit::lttng::SessionDaemon;
 
-use crate::bench::relay::Producer;
+use crate::producer::Producer;
+use crate::relays::{OwnRelay, signal};
 
 /// What a tracer says of itself is no fault of the relay.
 const TRACER_REMARKS: [&str; 1] = ["discarded-event-records"];
-/// Longer than a program that was told to end takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How the relay is killed.
 #[derive(clap::Args)]
@@ -115,7 +114,7 @@ impl Round<'_> {
         tracer: Option<&(SessionDaemon, PathBuf)>,
     ) -> anyhow::Result<Sums> {
         let any = "127.0.0.1:0".parse()?;
-        let relay = RelayProcess::start(self.binary, self.root, any, any)?;
+        let relay = OwnRelay::start(self.binary, self.root, any, any)?;
         let (control, data) = (relay.control, relay.data);
         let capture = self.capture(&relay)?;
         let traced = tracer.map(|tracer| self.trace(tracer, &relay)).transpose()?;
@@ -126,7 +125,7 @@ impl Round<'_> {
             Ok(acknowledged) => acknowledged?,
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        let relay = RelayProcess::start(self.binary, self.root, control, data)?;
+        let relay = OwnRelay::start(self.binary, self.root, control, data)?;
         if let (Some((daemon, _)), Some(mut program)) = (tracer, traced) {
             drop(program.kill());
             drop(program.wait());
@@ -151,7 +150,7 @@ impl Round<'_> {
     }
 
     /// Our capture; `None` where the kernel cannot be traced.
-    fn capture(&self, relay: &RelayProcess) -> anyhow::Result<Option<Child>> {
+    fn capture(&self, relay: &OwnRelay) -> anyhow::Result<Option<Child>> {
         let url = format!("net://127.0.0.1:{}:{}", relay.control.port(), relay.data.port());
         let mut child = Command::new(self.binary)
             .args(["capture", "kernel", "--rotate", "600ms", "--session", "captured", "--to", &url])
@@ -175,7 +174,7 @@ impl Round<'_> {
     fn trace(
         &self,
         (daemon, program): &(SessionDaemon, PathBuf),
-        relay: &RelayProcess,
+        relay: &OwnRelay,
     ) -> anyhow::Result<Child> {
         let session = self.session();
         let url = format!("net://127.0.0.1:{}:{}", relay.control.port(), relay.data.port());
@@ -283,7 +282,7 @@ fn note_acknowledged(
 ) -> anyhow::Result<BTreeMap<usize, Vec<u64>>> {
     let schema = schema()?;
     let mut producer = Producer::connect(control, data)?;
-    let streams = producer.open()?;
+    let streams = producer.open(1)?;
     producer.metadata(schema.metadata().as_bytes())?;
     let mut acknowledged: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
     for number in 0.. {
@@ -318,7 +317,7 @@ fn schema() -> anyhow::Result<Schema> {
 
 /// Asks the capture to end; gives the number of event records it wrote.
 fn stop_capture(mut capture: Child) -> anyhow::Result<u64> {
-    interrupt(&capture, "-INT")?;
+    signal(&capture, "-INT")?;
     let mut said = String::new();
     capture.stderr.take().context("no standard error")?.read_to_string(&mut said)?;
     let status = capture.wait()?;
@@ -328,75 +327,6 @@ fn stop_capture(mut capture: Child) -> anyhow::Result<u64> {
     let before = line.split(" events, ").next().unwrap_or_default();
     let number = before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
     number.parse().with_context(|| said.clone())
-}
-
-fn interrupt(child: &Child, signal: &str) -> anyhow::Result<()> {
-    let status = Command::new("kill").args([signal, &child.id().to_string()]).status()?;
-    ensure!(status.success(), "kill {signal}: {status}");
-    Ok(())
-}
-
-/// `throughline relay`; killed when dropped.
-struct RelayProcess {
-    process: Child,
-    control: SocketAddr,
-    data: SocketAddr,
-}
-
-impl RelayProcess {
-    fn start(
-        binary: &Path,
-        root: &Path,
-        control: SocketAddr,
-        data: SocketAddr,
-    ) -> anyhow::Result<Self> {
-        let mut process = Command::new(binary)
-            .args(["relay", "--live", "127.0.0.1:0"])
-            .args(["--control", &control.to_string(), "--data", &data.to_string(), "--output"])
-            .arg(root)
-            .env("RUST_LOG", "error")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let mut lines = BufReader::new(process.stderr.take().context("no standard error")?).lines();
-        let mut said = Vec::new();
-        let line = loop {
-            let line = lines.next().with_context(|| said.join("\n"))??;
-            if line.contains("control ") && line.contains("data ") {
-                break line;
-            }
-            said.push(line);
-        };
-        // What it says later is read away, so that it never waits for us.
-        std::thread::spawn(move || lines.for_each(drop));
-        let address = |name: &str| -> anyhow::Result<SocketAddr> {
-            let rest = line.split_once(name).with_context(|| line.clone())?.1;
-            rest.split(',').next().unwrap_or(rest).trim().parse().with_context(|| line.clone())
-        };
-        let (control, data) = (address("control ")?, address("data ")?);
-        Ok(Self { process, control, data })
-    }
-
-    /// Ends it in order.
-    fn stop(mut self) -> anyhow::Result<()> {
-        interrupt(&self.process, "-TERM")?;
-        let deadline = std::time::Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.process.try_wait()? {
-                ensure!(status.success(), "relay: {status}");
-                return Ok(());
-            }
-            ensure!(std::time::Instant::now() < deadline, "the relay does not end");
-            std::thread::park_timeout(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for RelayProcess {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
-    }
 }
 
 /// All files with an extension in a folder and those below.

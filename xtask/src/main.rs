@@ -3,6 +3,8 @@
 mod bench;
 mod fuzz;
 mod kill;
+mod producer;
+mod relays;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, ensure};
 use testkit::lttng::SessionDaemon;
 
-use super::relay::{Running, Which};
+use crate::relays::{Running, Which};
 
 /// How long a session or a viewer may take to appear.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,9 +40,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let relay = Running::start(Which::Ours(&args.binary))?;
     let daemon = SessionDaemon::start()?;
     let program = daemon.compile_ticks()?;
-    let (control, data) = relay.addresses();
     let live = format!("--live={}", args.timer_ms * 1000);
-    let url = format!("--set-url=net://127.0.0.1:{}:{}", control.port(), data.port());
+    let url = format!("--set-url={}", relay.url());
     daemon.lttng(["create", "bench", &live, &url])?;
     daemon.lttng(["enable-event", "--userspace", "testkit:tick"])?;
     daemon.lttng(["start"])?;

@@ -7,10 +7,15 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use testkit::lttng::SessionDaemon;
 
+use super::measure;
+
 const SOURCES: [(&str, &str); 2] = [
     ("tick.h", include_str!("../../assets/tick.h")),
     ("tick.c", include_str!("../../assets/tick.c")),
 ];
+
+/// Bytes of a recorded event, header included.
+const EVENT_BYTES: u64 = 64;
 
 /// How many threads record; each has a CPU of its own where there are enough.
 const THREADS: usize = 2;
@@ -18,32 +23,45 @@ const THREADS: usize = 2;
 /// Records `count` events of `bench:tick` with the contexts `vpid` and `vtid` into `output`, an absolute path:
 /// 64 bytes each, header included. The tracer waits for room rather than discard.
 pub(super) fn record_ticks(count: u64, output: &Path) -> anyhow::Result<()> {
-    let daemon = SessionDaemon::start()?;
-    let program = compile(daemon.folder())?;
     let output = output.to_str().context("the output folder's name is not UTF-8")?;
-    daemon.lttng(["create", "bench", "--output", output])?;
-    daemon.lttng([
-        "enable-channel",
-        "--userspace",
-        "--blocking-timeout=inf",
-        "--subbuf-size=1M",
-        "--num-subbuf=8",
-        "ticks",
-    ])?;
-    daemon.lttng(["enable-event", "--userspace", "--channel=ticks", "bench:*"])?;
-    let context = ["add-context", "--userspace", "--channel=ticks", "--type=vpid", "--type=vtid"];
-    daemon.lttng(context)?;
-    daemon.lttng(["start"])?;
-    let status = daemon
-        .command(program)
-        .args([count.to_string(), THREADS.to_string()])
-        .env("LTTNG_UST_ALLOW_BLOCKING", "1")
-        .env("LTTNG_UST_REGISTER_TIMEOUT", "-1")
-        .status()
-        .context("the traced program")?;
-    ensure!(status.success(), "the traced program ended with {status}");
-    daemon.lttng(["destroy", "bench"])?;
-    Ok(())
+    let channel = ["--blocking-timeout=inf", "--subbuf-size=1M", "--num-subbuf=8"];
+    Ticks { count, threads: THREADS, channel: &channel, destination: &["--output", output] }
+        .record(&SessionDaemon::start()?)
+}
+
+/// One recording session of a program that does nothing but record events.
+pub(super) struct Ticks<'a> {
+    pub(super) count: u64,
+    pub(super) threads: usize,
+    /// Options of its only channel.
+    pub(super) channel: &'a [&'a str],
+    /// Options of `lttng create`.
+    pub(super) destination: &'a [&'a str],
+}
+
+impl Ticks<'_> {
+    /// Creates the session, runs the program and destroys the session.
+    pub(super) fn record(&self, daemon: &SessionDaemon) -> anyhow::Result<()> {
+        let program = compile(daemon.folder())?;
+        daemon.lttng([&["create", "bench"], self.destination].concat())?;
+        let channel = ["enable-channel", "--userspace", "ticks"];
+        daemon.lttng([&channel, self.channel].concat())?;
+        daemon.lttng(["enable-event", "--userspace", "--channel=ticks", "bench:*"])?;
+        let context = ["--channel=ticks", "--type=vpid", "--type=vtid"];
+        daemon.lttng([&["add-context", "--userspace"], &context[..]].concat())?;
+        daemon.lttng(["start"])?;
+        measure::warm_memory(self.count * EVENT_BYTES)?;
+        let status = daemon
+            .command(program)
+            .args([self.count.to_string(), self.threads.to_string()])
+            .env("LTTNG_UST_ALLOW_BLOCKING", "1")
+            .env("LTTNG_UST_REGISTER_TIMEOUT", "-1")
+            .status()
+            .context("the traced program")?;
+        ensure!(status.success(), "the traced program ended with {status}");
+        daemon.lttng(["destroy", "bench"])?;
+        Ok(())
+    }
 }
 
 fn compile(folder: &Path) -> anyhow::Result<PathBuf> {

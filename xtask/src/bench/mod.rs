@@ -8,7 +8,9 @@ mod live;
 mod lttng;
 mod measure;
 mod read;
-pub(crate) mod relay;
+mod relay;
+mod two_sessions;
+mod ust_loss;
 mod viewers;
 
 use clap::Subcommand;
@@ -26,6 +28,10 @@ pub(crate) enum Bench {
     Read(read::Args),
     /// CPU seconds per GB and microseconds per small packet against `lttng-relayd`
     Relay(relay::Args),
+    /// What two saturating sessions get done against one, with our relay and with `lttng-relayd`
+    TwoSessions(two_sessions::Args),
+    /// Events that a saturating user-space producer loses while it streams to our relay and to `lttng-relayd`
+    UstLoss(ust_loss::Args),
     /// Memory, CPU time and delay of many viewers of one live session, babeltrace2 among them
     Viewers(viewers::Args),
 }
@@ -37,6 +43,8 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Live(args) => live::run(args),
         Bench::Read(args) => read::run(args),
         Bench::Relay(args) => relay::run(args),
+        Bench::TwoSessions(args) => two_sessions::run(args),
+        Bench::UstLoss(args) => ust_loss::run(args),
         Bench::Viewers(args) => viewers::run(args),
     }
 }

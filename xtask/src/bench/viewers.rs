@@ -4,10 +4,8 @@
 //! one of them must see every event once, and the tracer must discard none; then the figures are printed.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -17,6 +15,7 @@ use tracedir::Item;
 use viewer::{Address, Options, Progress, Relay, Seek, Viewing};
 
 use super::measure;
+use crate::relays::OwnRelay;
 
 /// Events of the session before the viewers come.
 const EARLY: u64 = 100;
@@ -45,7 +44,9 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(args.binary.exists(), "{}: build it first", args.binary.display());
-    let relay = Running::start(args)?;
+    let folder = tempfile::tempdir()?;
+    let any = "127.0.0.1:0".parse()?;
+    let relay = OwnRelay::start(&args.binary, folder.path(), any, any)?;
     let daemon = SessionDaemon::start()?;
     let program = daemon.compile_ticks()?;
     let lttng = |command: &str| daemon.lttng(command.split_whitespace());
@@ -66,7 +67,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     std::thread::park_timeout(Duration::from_millis(500));
 
     let memory_before = relay.resident()?;
-    let cpu_before = measure::cpu_of_process(relay.process.id())?;
+    let cpu_before = measure::cpu_of_process(relay.pid())?;
     let host = fs::read_to_string("/proc/sys/kernel/hostname")?;
     let path = format!("/host/{}/crowd", host.trim());
     let real = (0..args.babeltrace2)
@@ -86,7 +87,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     while all_ready.recv().is_ok() {}
     emit(args.events, 500)?;
     let memory = relay.resident()?;
-    let cpu = measure::cpu_of_process(relay.process.id())?.saturating_sub(cpu_before);
+    let cpu = measure::cpu_of_process(relay.pid())?.saturating_sub(cpu_before);
     lttng("destroy crowd")?;
 
     let mut attached = Vec::new();
@@ -166,54 +167,5 @@ fn count_events<S: std::io::Read + std::io::Write>(viewing: &mut Viewing<S>, see
         if matches!(item, Item::Event(_)) {
             seen.events += 1;
         }
-    }
-}
-
-/// A relay in a process of its own, writing to a folder of its own. It ends with this value.
-struct Running {
-    process: Child,
-    control: SocketAddr,
-    data: SocketAddr,
-    viewers: SocketAddr,
-    _folder: tempfile::TempDir,
-}
-
-impl Running {
-    fn start(args: &Args) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let any = "127.0.0.1:0";
-        let mut process = Command::new(&args.binary)
-            .args(["relay", "--control", any, "--data", any, "--live", any, "--output"])
-            .arg(folder.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .with_context(|| args.binary.display().to_string())?;
-        let mut line = String::new();
-        let stderr = process.stderr.take().context("no standard error")?;
-        BufReader::new(stderr).read_line(&mut line)?;
-        let address = |name: &str| -> anyhow::Result<SocketAddr> {
-            let rest = line.split_once(name).with_context(|| line.clone())?.1;
-            let text = rest.split(',').next().unwrap_or(rest).trim();
-            text.parse().with_context(|| line.clone())
-        };
-        let (control, data) = (address("control ")?, address("data ")?);
-        let viewers = address("viewers ")?;
-        Ok(Self { process, control, data, viewers, _folder: folder })
-    }
-
-    /// Its resident memory in KiB.
-    fn resident(&self) -> anyhow::Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let words = line.context("no VmRSS")?;
-        Ok(words.split_whitespace().next().context("no number")?.parse()?)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
     }
 }

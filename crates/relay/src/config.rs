@@ -95,11 +95,18 @@ pub struct Limits {
     pub losses_per_chunk: usize,
     /// Viewers at a time.
     pub viewers: usize,
-    /// Packets of one stream that viewers can look back to.
+    /// Packets of one stream that are kept in memory for viewers; those before them are read from the chunks' index
+    /// files. A viewer that follows stays within them unless the stream brings more between two of its questions; those of
+    /// babeltrace2 are 100 ms apart.
     pub viewed_packets_per_stream: usize,
-    /// Packets of all streams together that viewers can look back to; when there are more, each stream that grows is cut to
-    /// 64.
+    /// Packets of all streams together that are kept in memory; when there are more, each stream that grows is cut to 16.
     pub viewed_packets: usize,
+    /// Trace files of one stream that viewers can look back to: one for each chunk, more where the producer limits their
+    /// size. Packets of older ones are counted as missed.
+    pub viewed_files_per_stream: usize,
+    /// Trace files of all streams together that viewers can look back to; when there are more, each stream that grows is
+    /// cut to 16.
+    pub viewed_files: usize,
     /// Streams of one recording session that viewers can read after they ended.
     pub viewed_closed_streams: usize,
     /// For sessions without live timer: how long a packet is held back from viewers so that metadata can catch up, and
@@ -127,8 +134,10 @@ impl Default for Limits {
             ack_patience: Duration::from_millis(500),
             losses_per_chunk: 10_000,
             viewers: 2048,
-            viewed_packets_per_stream: 4096,
-            viewed_packets: 1 << 20,
+            viewed_packets_per_stream: 256,
+            viewed_packets: 1 << 18,
+            viewed_files_per_stream: 4096,
+            viewed_files: 1 << 19,
             viewed_closed_streams: 1024,
             untimed_grace: Duration::from_secs(2),
             event_backlog: 4096,

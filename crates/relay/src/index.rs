@@ -1,7 +1,12 @@
 //! Entries of packet index files from what the protocol says of a packet. [`ctf::index`] has the layout.
 
 use ctf::index::{IndexEntry, IndexVersion, StreamPosition};
-use wire::live::PacketIndex;
+use wire::live::{PacketIndex, RelativePath};
+
+/// Where the index of a data file is, beside it.
+pub(crate) fn path(data_file: &str) -> RelativePath {
+    RelativePath::new(&format!("index/{data_file}.idx")).unwrap_or_default()
+}
 
 /// The layout version; `full` is what the protocol sends since LTTng 2.8.
 pub(crate) const fn version(full: bool) -> IndexVersion {

@@ -837,9 +837,9 @@ impl Recording {
                 let new = self.chunks.get(&id).ok_or(Error::UnknownChunk { chunk: id })?;
                 let first = stream.split(env, &old, at.get())?;
                 let number = stream.file_number();
-                stream.enter(env, &old, &new.folder, first).map(|()| {
+                stream.enter(env, &old, &new.folder, first).map(|moved| {
                     if let (Some(left), Some(first)) = (left, first) {
-                        self.feed.relocate(handle, (left, number, first), id);
+                        self.feed.relocate(handle, (left, number, first), moved, id);
                     }
                 })
             }

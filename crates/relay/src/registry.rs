@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tokio::sync::{Notify, broadcast};
 use wire::live::{
-    ChunkId, CreateSession, Name, ProtocolMinor, RelativePath, RelaySessionId, SessiondSessionId,
+    CreateSession, Name, ProtocolMinor, RelativePath, RelaySessionId, SessiondSessionId,
     SessiondUuid, StreamHandle,
 };
 
@@ -85,9 +85,10 @@ impl Registry {
         for (identity, known) in known {
             tables.remember(&env, identity, known);
         }
+        let feeds = Catalogue::new(&env.limits);
         Self {
             env,
-            feeds: Catalogue::default(),
+            feeds,
             tables: Mutex::new(tables),
             events,
             jobs: Mutex::default(),
@@ -325,8 +326,8 @@ impl Registry {
     }
 
     /// A sealed chunk is about to be deleted: viewers who come are not shown it.
-    pub(crate) fn chunk_is_gone(&self, folder: &RelativePath, chunk: ChunkId) {
-        self.feeds_of(folder).iter().for_each(|feed| feed.chunk_is_gone(chunk));
+    pub(crate) fn chunk_is_gone(&self, folder: &RelativePath) {
+        self.feeds_of(folder).iter().for_each(|feed| feed.folder_is_gone(folder));
     }
 
     fn feeds_of(&self, chunk: &RelativePath) -> Vec<Arc<Feed>> {

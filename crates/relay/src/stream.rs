@@ -131,14 +131,14 @@ impl Stream {
     }
 
     /// Begins a data file in a chunk's folder. Packets of the chunk before that lie at or after the split
-    /// follow it, and so do their entries.
+    /// follow it, and so do their entries; gives how many entries that are.
     pub(crate) fn enter(
         &mut self,
         env: &Env,
         from_folder: &RelativePath,
         folder: &RelativePath,
         first: Option<u64>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let old = self.files.take();
         let name = self.data_name(0);
         let data = Arc::new(env.root.create(&folder.join_path(&self.path), &name)?);
@@ -149,7 +149,7 @@ impl Stream {
         self.files = Some(Files { data, data_len: 0, number: 0, index: None });
         match (old, first) {
             (Some(old), Some(first)) => self.take_along(env, from_folder, folder, old, first),
-            _ => Ok(()),
+            _ => Ok(0),
         }
     }
 
@@ -342,7 +342,7 @@ impl Stream {
         folder: &RelativePath,
         mut old: Files,
         first: u64,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let path = self.path_in_chunk();
         let name = self.data_name(old.number);
         let old_path = || file_path(from_folder, &self.path, &name);
@@ -356,8 +356,8 @@ impl Stream {
             }
             _ => None,
         };
-        let Some(data) = self.data(env, folder)? else { return Ok(()) };
-        let Some(files) = &mut self.files else { return Ok(()) };
+        let Some(data) = self.data(env, folder)? else { return Ok(0) };
+        let Some(files) = &mut self.files else { return Ok(0) };
         let moved = old.data_len.saturating_sub(first);
         copy(&old_data, first, &data, moved).on("move packets of", path.as_path())?;
         old_data.set_len(first).on("truncate", path.as_path())?;
@@ -375,18 +375,18 @@ impl Stream {
         };
         tracing::debug!(stream = %path, from = %from_folder, to = %folder, bytes = moved, "packets moved to the new chunk");
         if entries.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let index = self.open_index(env, folder, 0)?;
         if let Some(files) = &mut self.files {
             files.index = Some(index);
         }
-        let Some(file) = self.index(env, folder)? else { return Ok(()) };
+        let Some(file) = self.index(env, folder)? else { return Ok(0) };
         if let Some(index) = self.files.as_mut().and_then(|files| files.index.as_mut()) {
             file.write_all_at(&entries, index.len).on("write index of", path.as_path())?;
             index.len += entries.len() as u64;
         }
-        Ok(())
+        Ok((entries.len() / MAX_ENTRY_LEN) as u64)
     }
 
     fn open_index(&self, env: &Env, folder: &RelativePath, number: u64) -> Result<IndexFile> {

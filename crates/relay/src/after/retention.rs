@@ -197,7 +197,7 @@ fn sweep(
     };
     for folder in plan(chunks, keep, now, is_held) {
         let Some(chunk) = chunks.remove(&folder) else { continue };
-        registry.chunk_is_gone(&folder, chunk.chunk);
+        registry.chunk_is_gone(&folder);
         release.into_iter().for_each(|release| release.forget(&absolute(&folder)));
         match delete(registry, &folder, &chunk) {
             Ok(()) => {

@@ -1,35 +1,71 @@
 //! What may be shown of one stream: the packets that were released, newest in memory, and what is known of its future.
 //!
+//! Packets are numbered in the order of their release. Each is in a trace file ([`Segments`] says in which); the newest
+//! are in memory too. A viewer that is behind those brings the entries it has read ([`Page`]), or is told which to read
+//! ([`Next::Stored`]); both kinds are one sequence, so nothing is twice or missing where they meet.
+//!
 //! Nothing here knows sockets, files or the clock: time comes in, and [`Stream::next`] decides.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use wire::live::{ChunkId, NetSeqNum, PacketIndex};
+use ctf::index::IndexEntry;
+use wire::live::{NetSeqNum, PacketIndex};
 
+use super::chunks::ChunkKey;
+use super::file::TraceFile;
 use super::law::{self, Beacon};
+use super::reach::Reach;
+use super::segments::{Segment, Segments};
+use crate::index;
 use crate::merge::Place;
+
+/// The number of the first packet that is released: smaller ones are of packets that were there before.
+pub(crate) const ORIGIN: u64 = 1 << 48;
 
 /// A packet that was released: it and its index entry are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Packet {
     /// The chunk it is in.
-    pub(crate) chunk: ChunkId,
-    /// Where it is in the chunk.
-    pub(crate) place: Place,
-    /// What its producer said of it.
-    pub(crate) entry: PacketIndex,
-    released: Instant,
+    pub(crate) chunk: ChunkKey,
+    /// The trace file of the chunk.
+    pub(crate) file: u64,
+    /// Where it is in the file, and what its producer said of it.
+    pub(crate) entry: IndexEntry,
     /// Its bytes are gone: overwritten or cleared.
     is_gone: bool,
 }
 
+/// Entries that a viewer has read from an index file.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(super) chunk: ChunkKey,
+    /// The trace file of the chunk.
+    pub(super) number: u64,
+    /// Number of the first of `entries`.
+    pub(super) first: u64,
+    pub(super) entries: Vec<IndexEntry>,
+    /// The trace file itself.
+    pub(crate) file: TraceFile,
+}
+
+/// Entries that a viewer is to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(super) segment: Segment,
+    /// Number of the first one.
+    pub(crate) number: u64,
+    /// How many there are, in this file and not in memory.
+    pub(super) count: u64,
+}
+
 /// What is known of a data stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Stream {
     packets: VecDeque<Packet>,
-    /// Number of the first of `packets`, counted from 0 in the stream's life.
+    /// Number of the first of `packets`.
     first: u64,
+    segments: Segments,
     last_number: Option<NetSeqNum>,
     /// CTF stream class; the same in every answer.
     class: Option<u64>,
@@ -42,11 +78,30 @@ pub(crate) struct Stream {
     /// Halves of packets wait for their other half.
     is_incomplete: bool,
     last_release: Option<Instant>,
+    /// Of a session without live timer: how many packets had been released, and when.
+    pace: Reach,
     /// End of the last packet that was released.
     reached: Option<u64>,
     /// How long packets take to be sent: the longest from begin to end, of late.
     span: Duration,
     is_closed: bool,
+}
+
+/// How much of a stream is kept in memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept {
+    pub(crate) packets: usize,
+    /// Trace files that are known; packets of older ones cannot be found.
+    pub(crate) files: usize,
+    /// For sessions without live timer: how far back the pace is known.
+    pub(crate) pace: Option<Duration>,
+}
+
+/// How much memory became more and less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Change {
+    pub(crate) packets_let_go: usize,
+    pub(crate) files: isize,
 }
 
 /// How far a viewer has read a stream.
@@ -67,6 +122,8 @@ pub(crate) struct Cursor {
 pub(crate) enum Next {
     /// The packet with this number in the stream's life.
     Packet(u64, Packet),
+    /// Nothing yet: these entries are to be read first.
+    Stored(Stored),
     /// No event before this time is still to come.
     Inactive {
         until: u64,
@@ -75,6 +132,16 @@ pub(crate) enum Next {
     NotYet,
     /// The stream has ended and the viewer has all of it.
     Ended,
+}
+
+/// What is at a number.
+enum At {
+    Packet(Packet),
+    Stored(Stored),
+    /// It is gone, and so are all before this number.
+    Gone(u64),
+    /// It was not released.
+    Nothing,
 }
 
 /// How a session without live timer is shown.
@@ -93,16 +160,85 @@ pub(crate) struct Untimed<'a> {
     pub(crate) class: Option<u64>,
 }
 
+impl Packet {
+    /// Bytes that it has.
+    pub(crate) const fn len(&self) -> u64 {
+        self.entry.total_length_bits / 8
+    }
+}
+
+impl Stored {
+    /// The trace file they are of.
+    pub(crate) const fn file(&self) -> (ChunkKey, u64) {
+        (self.segment.chunk, self.segment.file)
+    }
+
+    /// How many entries of the index file are before them.
+    pub(super) const fn record(&self) -> u64 {
+        self.number - self.segment.first
+    }
+
+    /// Behind the last one.
+    pub(crate) const fn end(&self) -> u64 {
+        self.number + self.count
+    }
+}
+
+impl Page {
+    /// Whether it is of the file that a packet is in.
+    pub(crate) fn is_of(&self, packet: &Packet) -> bool {
+        (self.chunk, self.number) == (packet.chunk, packet.file)
+    }
+
+    /// The first packet, and its file.
+    pub(crate) fn take_first(self) -> Option<(TraceFile, Packet)> {
+        let (chunk, file) = (self.chunk, self.number);
+        let entry = *self.entries.first()?;
+        Some((self.file, Packet { chunk, file, entry, is_gone: false }))
+    }
+
+    /// A packet of a trace file, if its entry is here.
+    fn packet(&self, segment: &Segment, number: u64) -> Option<Packet> {
+        if !segment.is_in(self.chunk, self.number) {
+            return None;
+        }
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let entry = *self.entries.get(at)?;
+        Some(Packet { chunk: self.chunk, file: self.number, entry, is_gone: false })
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self {
+            packets: VecDeque::new(),
+            first: ORIGIN,
+            segments: Segments::default(),
+            last_number: None,
+            class: None,
+            beacon: None,
+            waiting: None,
+            promised: None,
+            is_incomplete: false,
+            last_release: None,
+            pace: Reach::default(),
+            reached: None,
+            span: Duration::ZERO,
+            is_closed: false,
+        }
+    }
+}
+
 impl Stream {
-    /// A packet was released. `kept` is how many are to be kept; gives how many were let go.
+    /// A packet was released.
     pub(crate) fn release(
         &mut self,
-        chunk: ChunkId,
+        chunk: ChunkKey,
         place: Place,
-        entry: PacketIndex,
+        entry: &PacketIndex,
         now: Instant,
-        kept: usize,
-    ) -> usize {
+        kept: Kept,
+    ) -> Change {
         debug_assert!(law::in_order(self.last_number, entry.net_seq_num));
         self.last_number = Some(entry.net_seq_num);
         self.class.get_or_insert(entry.stream_class_id);
@@ -110,14 +246,21 @@ impl Stream {
         self.last_release = Some(now);
         self.reached = Some(entry.timestamp_end);
         self.span = law::span(self.span, entry.timestamp_begin, entry.timestamp_end);
-        self.packets.push_back(Packet { chunk, place, entry, released: now, is_gone: false });
-        let mut dropped = 0;
-        while self.packets.len() > kept.max(1) {
-            self.packets.pop_front();
-            self.first += 1;
-            dropped += 1;
+        let files = self.segments.len();
+        self.segments.add(chunk, place.file, self.end_number());
+        self.segments.cut(kept.files);
+        let entry = index::entry(place.offset, entry);
+        self.packets.push_back(Packet { chunk, file: place.file, entry, is_gone: false });
+        if let Some(back) = kept.pace {
+            self.pace.note(now, self.end_number(), back);
         }
-        dropped
+        let excess = self.packets.len().saturating_sub(kept.packets.max(1));
+        self.packets.drain(..excess);
+        self.first += excess as u64;
+        Change {
+            packets_let_go: excess,
+            files: self.segments.len().cast_signed() - files.cast_signed(),
+        }
     }
 
     /// Whether a packet keeps what beacons promised.
@@ -170,74 +313,129 @@ impl Stream {
         self.span
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.packets.len()
+    /// Packets in memory, and trace files that are known.
+    pub(crate) fn len(&self) -> (usize, usize) {
+        (self.packets.len(), self.segments.len())
     }
 
-    /// A cursor at the first packet that is kept.
+    /// The number of the packet that is released next.
+    fn end_number(&self) -> u64 {
+        self.first + self.packets.len() as u64
+    }
+
+    /// A cursor at the first packet that is there.
     pub(crate) fn beginning(&self) -> Cursor {
-        Cursor { next: self.first, ..Cursor::default() }
+        let next = self.segments.first_from(0).unwrap_or_else(|| self.end_number());
+        Cursor { next, ..Cursor::default() }
     }
 
     /// A cursor behind the last packet.
     pub(crate) fn end(&self) -> Cursor {
-        Cursor { next: self.first + self.packets.len() as u64, ..Cursor::default() }
+        Cursor { next: self.end_number(), ..Cursor::default() }
     }
 
     /// Whether a viewer has all there will be.
     pub(crate) fn is_read(&self, cursor: &Cursor) -> bool {
-        self.is_closed && cursor.next >= self.end().next
+        self.is_closed && cursor.next >= self.end_number()
     }
 
-    /// The packet with this number, if it is kept and there.
-    pub(crate) fn packet(&self, number: u64) -> Option<&Packet> {
-        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.packets.get(at).filter(|packet| !packet.is_gone)
-    }
-
-    /// The packets that `which` picks are gone.
-    pub(crate) fn lose(&mut self, which: impl Fn(&Packet) -> bool) {
-        for packet in self.packets.iter_mut().filter(|packet| which(packet)) {
+    /// The packets of the trace files that `which` picks are gone; gives how many files that are.
+    pub(crate) fn lose(&mut self, which: impl Fn(ChunkKey, u64) -> bool) -> usize {
+        for packet in self.packets.iter_mut().filter(|packet| which(packet.chunk, packet.file)) {
             packet.is_gone = true;
         }
+        self.segments.lose(|segment| which(segment.chunk, segment.file))
     }
 
     /// Packets from `first` of file `number` of one chunk on were moved to the front of the first file of another.
-    pub(crate) fn relocate(&mut self, from: ChunkId, number: u64, first: u64, to: ChunkId) {
+    /// They are the last `moved` ones.
+    pub(crate) fn relocate(
+        &mut self,
+        (from, number, first): (ChunkKey, u64, u64),
+        moved: u64,
+        to: ChunkKey,
+    ) {
         for packet in &mut self.packets {
-            let Place { file, offset } = packet.place;
-            if packet.chunk == from && file == number && offset >= first {
-                packet.chunk = to;
-                packet.place = Place { file: 0, offset: offset - first };
+            let offset = packet.entry.offset_bytes;
+            if packet.chunk == from && packet.file == number && offset >= first {
+                (packet.chunk, packet.file) = (to, 0);
+                packet.entry.offset_bytes = offset - first;
+            }
+        }
+        self.segments.relocate(moved, self.end_number(), to);
+    }
+
+    fn at(&self, number: u64, page: Option<&Page>) -> At {
+        let after_first = number.checked_sub(self.first);
+        if let Some(at) = after_first.and_then(|at| usize::try_from(at).ok()) {
+            return match self.packets.get(at) {
+                Some(packet) if packet.is_gone => At::Gone(number + 1),
+                Some(packet) => At::Packet(*packet),
+                None => At::Nothing,
+            };
+        }
+        let Some(segment) = self.segments.of(number) else {
+            let next = self.segments.first_from(number).unwrap_or(self.first);
+            return At::Gone(next.min(self.first));
+        };
+        match page.and_then(|page| page.packet(&segment, number)) {
+            Some(packet) => At::Packet(packet),
+            None => {
+                let count = segment.end().min(self.first) - number;
+                At::Stored(Stored { segment, number, count })
             }
         }
     }
 
+    /// The packet with this number, or where its entry is when it is not in memory.
+    pub(crate) fn find(&self, number: u64) -> Option<Result<Packet, Stored>> {
+        match self.at(number, None) {
+            At::Packet(packet) => Some(Ok(packet)),
+            At::Stored(stored) => Some(Err(stored)),
+            At::Gone(_) | At::Nothing => None,
+        }
+    }
+
+    /// Whether entries are where they were when they were to be read.
+    pub(crate) fn has(&self, stored: &Stored) -> bool {
+        self.segments.of(stored.number).is_some_and(|segment| {
+            segment.is_in(stored.segment.chunk, stored.segment.file)
+                && segment.first == stored.segment.first
+        })
+    }
+
     /// Decides what a viewer is told, and moves its cursor over what it cannot get. After [`Next::Packet`] the caller
-    /// sets `cursor.next` behind the packet it has given.
+    /// sets `cursor.next` behind the packet it has given; after [`Next::Stored`] it asks again with those entries.
     pub(crate) fn next(
         &self,
         cursor: &mut Cursor,
+        page: Option<&Page>,
         now: Instant,
         untimed: Option<Untimed<'_>>,
     ) -> Next {
-        if cursor.next < self.first {
-            cursor.missed += self.first - cursor.next;
-            cursor.next = self.first;
-        }
         let waited = |since: Instant, grace| now.saturating_duration_since(since) >= grace;
-        let skipped = usize::try_from(cursor.next - self.first).unwrap_or(usize::MAX);
-        for packet in self.packets.iter().skip(skipped) {
-            if packet.is_gone {
-                cursor.missed += 1;
-            } else if untimed.is_some_and(|it| !it.is_final && !waited(packet.released, it.grace)) {
-                return Next::NotYet;
-            } else if law::may_follow(packet.entry.timestamp_begin, cursor.told) {
-                return Next::Packet(cursor.next, *packet);
-            } else {
-                cursor.withheld += 1;
+        let held_from = untimed
+            .filter(|it| !it.is_final)
+            .map(|it| self.pace.before(now, it.grace).unwrap_or(ORIGIN));
+        loop {
+            let at = self.at(cursor.next, page);
+            let is_held = held_from.is_some_and(|first| cursor.next >= first);
+            match at {
+                At::Nothing => break,
+                At::Gone(next) => {
+                    cursor.missed += next - cursor.next;
+                    cursor.next = next;
+                }
+                At::Packet(_) | At::Stored(_) if is_held => return Next::NotYet,
+                At::Stored(stored) => return Next::Stored(stored),
+                At::Packet(packet) => {
+                    if law::may_follow(packet.entry.timestamp_begin, cursor.told) {
+                        return Next::Packet(cursor.next, packet);
+                    }
+                    cursor.withheld += 1;
+                    cursor.next += 1;
+                }
             }
-            cursor.next += 1;
         }
         if self.is_closed {
             return Next::Ended;
@@ -259,52 +457,18 @@ impl Stream {
     }
 }
 
-/// The latest time any stream of a session had reached, now and a while ago.
-#[derive(Debug, Default)]
-pub(crate) struct Reach {
-    /// When, and how far; both increase.
-    steps: VecDeque<(Instant, u64)>,
-}
-
-/// Steps closer together than this are one, counted from the later.
-const REACH_STEP: Duration = Duration::from_millis(50);
-
-impl Reach {
-    /// A stream has reached a time. Keeps what is needed to look back by `back`: about `back` / 25 ms steps at most.
-    pub(crate) fn note(&mut self, now: Instant, time: u64, back: Duration) {
-        let before = self.steps.back().copied();
-        if before.is_some_and(|(_, reached)| reached >= time) {
-            return;
-        }
-        // The last step is moved up only while the one before it is near, so that steps cannot be put off for ever.
-        let previous = self.steps.len().checked_sub(2).and_then(|at| self.steps.get(at));
-        let is_near =
-            previous.is_some_and(|(then, _)| now.saturating_duration_since(*then) < REACH_STEP);
-        if is_near {
-            self.steps.pop_back();
-        }
-        self.steps.push_back((now, time));
-        while self.steps.get(1).is_some_and(|(then, _)| has_passed(now, *then, back)) {
-            self.steps.pop_front();
-        }
-    }
-
-    /// The latest time reached at least `back` ago.
-    pub(crate) fn before(&self, now: Instant, back: Duration) -> Option<u64> {
-        let old = self.steps.iter().rev().find(|(then, _)| has_passed(now, *then, back));
-        old.map(|(_, time)| *time)
-    }
-}
-
-fn has_passed(now: Instant, then: Instant, back: Duration) -> bool {
-    now.saturating_duration_since(then) >= back
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use crate::feed::law::MOST_SPAN;
-    use wire::live::StreamHandle;
+    use std::sync::Arc;
+    use wire::live::{ChunkId, StreamHandle};
+
+    const KEPT: Kept = Kept { packets: 4, files: 3, pace: Some(MOST_SPAN) };
+
+    fn chunk(number: u64) -> ChunkKey {
+        ChunkKey::Since(ChunkId::new(number))
+    }
 
     pub(crate) fn entry(number: u64, begin: u64, end: u64) -> PacketIndex {
         PacketIndex {
@@ -325,8 +489,7 @@ pub(super) mod tests {
     }
 
     fn release(stream: &mut Stream, number: u64, begin: u64, now: Instant) {
-        let entry = entry(number, begin, begin + 9);
-        stream.release(ChunkId::new(0), place(number), entry, now, 4);
+        stream.release(chunk(0), place(number), &entry(number, begin, begin + 9), now, KEPT);
         stream.settled(None, Some(NetSeqNum::new(number)));
     }
 
@@ -342,10 +505,23 @@ pub(super) mod tests {
         now: Instant,
         untimed: Option<Untimed<'_>>,
     ) -> String {
-        match stream.next(cursor, now, untimed) {
+        ask_with(stream, cursor, None, now, untimed)
+    }
+
+    fn ask_with(
+        stream: &Stream,
+        cursor: &mut Cursor,
+        page: Option<&Page>,
+        now: Instant,
+        untimed: Option<Untimed<'_>>,
+    ) -> String {
+        match stream.next(cursor, page, now, untimed) {
             Next::Packet(number, packet) => {
                 cursor.next = number + 1;
-                format!("packet {number} at {}", packet.place.offset)
+                format!("packet {} at {}", number - ORIGIN, packet.entry.offset_bytes)
+            }
+            Next::Stored(Stored { segment, number, count }) => {
+                format!("read {count} from {} of {}", number - segment.first, segment.file)
             }
             Next::Inactive { until, class } => format!("nothing before {until} (class {class})"),
             Next::NotYet => "not yet".to_owned(),
@@ -402,17 +578,61 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn what_is_not_in_memory_is_read() {
+        let now = Instant::now();
+        let mut stream = Stream::default();
+        for number in 0..12 {
+            let place = Place { file: number / 3, offset: number % 3 * 4096 };
+            stream.release(chunk(0), place, &entry(number, number, number), now, KEPT);
+        }
+        assert_eq!(stream.len(), (4, 3), "the first file is forgotten");
+        let mut cursor = stream.beginning();
+        assert_eq!(cursor.next, ORIGIN + 3);
+        assert_eq!(ask(&stream, &mut cursor, now, None), "read 3 from 0 of 1");
+        let null = Arc::new(std::fs::File::open("/dev/null").unwrap());
+        let page = |number, first| Page {
+            chunk: chunk(0),
+            number,
+            first: ORIGIN + first,
+            entries: (first..first + 2)
+                .map(|number| index::entry(number % 3 * 4096, &entry(number, number, number)))
+                .collect(),
+            file: TraceFile::written(&null),
+        };
+        let mut say = |page| ask_with(&stream, &mut cursor, Some(&page), now, None);
+        assert_eq!(say(page(1, 3)), "packet 3 at 0");
+        assert_eq!(say(page(1, 3)), "packet 4 at 4096");
+        assert_eq!(say(page(1, 3)), "read 1 from 2 of 1");
+        assert_eq!(say(page(2, 5)), "read 1 from 2 of 1", "a page of another file");
+        assert_eq!(say(page(1, 5)), "packet 5 at 8192");
+        assert_eq!(say(page(1, 5)), "read 2 from 0 of 2");
+        assert_eq!(say(page(2, 6)), "packet 6 at 0");
+        assert_eq!(say(page(2, 6)), "packet 7 at 4096");
+        let seen: Vec<String> = (0..5).map(|_| ask(&stream, &mut cursor, now, None)).collect();
+        let memory =
+            ["packet 8 at 8192", "packet 9 at 0", "packet 10 at 4096", "packet 11 at 8192"];
+        assert_eq!(seen[..4], memory);
+        assert_eq!((seen[4].as_str(), cursor.missed), ("not yet", 0));
+
+        let mut late = stream.beginning();
+        assert_eq!(stream.lose(|_, file| file == 1), 1);
+        assert_eq!(ask(&stream, &mut late, now, None), "read 2 from 0 of 2");
+        assert_eq!(late.missed, 3);
+    }
+
+    #[test]
     fn what_is_gone_is_missed_and_counted() {
         let now = Instant::now();
         let mut stream = Stream::default();
         let mut cursor = stream.beginning();
         for number in 0..6 {
-            release(&mut stream, number, number * 10, now);
+            let place = Place { file: number, offset: 7 };
+            stream.release(chunk(0), place, &entry(number, number, number), now, KEPT);
         }
-        stream.lose(|packet| packet.place.offset == 3 * 4096);
-        assert_eq!(ask(&stream, &mut cursor, now, None), "packet 2 at 8192");
-        assert_eq!(ask(&stream, &mut cursor, now, None), "packet 4 at 16384");
-        assert_eq!((cursor.missed, stream.len()), (3, 4));
+        assert_eq!(stream.lose(|_, file| file == 2 || file == 4), 1);
+        assert_eq!(ask(&stream, &mut cursor, now, None), "packet 3 at 7");
+        assert_eq!(ask(&stream, &mut cursor, now, None), "packet 5 at 7");
+        assert_eq!((cursor.missed, stream.len()), (4, (4, 2)));
     }
 
     #[test]
@@ -422,9 +642,12 @@ pub(super) mod tests {
         for number in 0..4 {
             release(&mut stream, number, number * 10, now);
         }
-        stream.relocate(ChunkId::new(0), 0, 8192, ChunkId::new(1));
-        let at = |number| stream.packet(number).map(|p| (p.chunk.get(), p.place.offset)).unwrap();
-        assert_eq!([at(1), at(2), at(3)], [(0, 4096), (1, 0), (1, 4096)]);
+        stream.relocate((chunk(0), 0, 8192), 2, chunk(1));
+        let at = |number| {
+            let packet = stream.find(ORIGIN + number).unwrap().unwrap();
+            (packet.chunk, packet.entry.offset_bytes)
+        };
+        assert_eq!([at(1), at(2), at(3)], [(chunk(0), 4096), (chunk(1), 0), (chunk(1), 4096)]);
     }
 
     #[test]
@@ -442,7 +665,7 @@ pub(super) mod tests {
         };
         // Its packets take 400 ms to be sent.
         let first = entry(0, 100, 400_000_100);
-        stream.release(ChunkId::new(0), place(0), first, at(0), 4);
+        stream.release(chunk(0), place(0), &first, at(0), KEPT);
         stream.settled(None, Some(NetSeqNum::new(0)));
         assert_eq!(say(&stream, &mut cursor, 1999, &reach), "not yet");
         assert_eq!(say(&stream, &mut cursor, 2000, &reach), "packet 0 at 0");
@@ -474,22 +697,5 @@ pub(super) mod tests {
         assert_eq!(say(40, None), "not yet");
         assert_eq!(say(39, Some(3)), "not yet");
         assert_eq!(say(40, Some(3)), "nothing before 5 (class 3)");
-    }
-
-    #[test]
-    fn reach_looks_back() {
-        let start = Instant::now();
-        let at = |millis| start + Duration::from_millis(millis);
-        let back = Duration::from_millis(500);
-        let mut reach = Reach::default();
-        for millis in 0..5000 {
-            reach.note(at(millis), millis, back);
-            assert!(reach.steps.len() <= 2 + 500 / 25 + 2, "{}", reach.steps.len());
-            let before = reach.before(at(millis), back);
-            let limit = millis.checked_sub(500);
-            assert!(before <= limit, "{before:?} at {millis}");
-            let is_near = before.map(|before| before + 100) >= limit.filter(|limit| *limit >= 100);
-            assert!(is_near, "{before:?} at {millis}");
-        }
     }
 }

@@ -7,9 +7,10 @@
 //! Any number of viewers read the same session, each at its own place. A viewer that does not take its replies waits for
 //! itself: nobody else does, least of all the producer.
 
+mod disk;
+mod reading;
 mod session;
 
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -111,7 +112,7 @@ impl Connection {
 
     async fn answer(&mut self, command: Command, payload: &[u8]) -> Result<()> {
         let answer = match Request::decode(command, payload) {
-            Ok(request) => self.viewer.answer(&request, &mut self.reply),
+            Ok(request) => self.viewer.answer(&request, &mut self.reply).await,
             Err(wire::live::Error::BadValue { .. }) if command == Command::AttachSession => {
                 AttachReply::BadSeek.encode(&mut self.reply);
                 Ok(Tail::Nothing)
@@ -143,11 +144,9 @@ impl Connection {
                         self.send().await?;
                     }
                     let room = (PIECE - self.reply.len()) as u64;
-                    let filled = self.reply.len();
                     let len = usize::try_from((end - offset).min(room)).unwrap_or(PIECE);
-                    self.reply.resize(filled + len, 0);
-                    let piece = self.reply.get_mut(filled..).unwrap_or(&mut []);
-                    file.read_exact_at(piece, offset).on("read", "trace file")?;
+                    let read = disk::append(&file, offset, len, &mut self.reply).await;
+                    read.on("read", "trace file")?;
                     offset += len as u64;
                 }
             }

@@ -4,26 +4,28 @@
 //! as a [`Tail`], so that a viewer costs the relay a buffer and not what it asks for.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use wire::live::viewer::{
     AttachReply, AttachSession, Connect, CreateViewerSessionReply, DetachReply, Flags, GetPacket,
     MAX_LISTED, MAX_METADATA_PIECE_LEN, MetadataReply, NewStreamsReply, NextIndex, NextIndexReply,
-    PacketEntry, PacketPiece, PacketReply, Request, Seek, SessionEntry, SessionListHead,
-    StreamEntry,
+    PacketPiece, PacketReply, Request, Seek, SessionEntry, SessionListHead, StreamEntry,
 };
 use wire::live::{
     ProtocolMinor, StreamHandle, TraceFormat, Version, ViewedSessionId, ViewedStreamId,
     ViewedTraceId, ViewerSessionId,
 };
 
-use super::PIECE;
+use super::reading::Reading;
 use crate::error::{Error, Result};
-use crate::feed::{Cursor, Extent, Feed, Listed, Location, Next, Packet};
+use crate::feed::{Extent, Feed, Listed, TraceFile};
 use crate::registry::Registry;
+
+/// Entries of index files that one viewer keeps of all its streams, and one more for each stream.
+const MAX_AHEAD: usize = 256;
+/// Entries that are kept of one stream.
+const MAX_AHEAD_OF_STREAM: usize = 32;
 
 /// A viewer's connection as the protocol sees it.
 pub(super) struct Viewer {
@@ -55,18 +57,7 @@ struct Viewed {
 enum Place {
     /// Bytes sent.
     Metadata(u64),
-    Packets {
-        cursor: Cursor,
-        current: Option<Current>,
-    },
-}
-
-/// The packet that was announced last.
-struct Current {
-    number: u64,
-    /// As it was announced; the file is kept open so that the packet can be read whatever becomes of it.
-    packet: Packet,
-    file: Arc<File>,
+    Packets(Box<Reading>),
 }
 
 /// What follows a reply.
@@ -76,7 +67,7 @@ pub(super) enum Tail {
     Streams(std::vec::IntoIter<StreamEntry>),
     /// Bytes of a file.
     Bytes {
-        file: Arc<File>,
+        file: TraceFile,
         offset: u64,
         len: u64,
     },
@@ -100,7 +91,7 @@ impl Viewer {
     }
 
     /// Puts the answer into `reply`. An error ends the connection, after what is in `reply` was sent.
-    pub(super) fn answer(&mut self, request: &Request, reply: &mut Vec<u8>) -> Result<Tail> {
+    pub(super) async fn answer(&mut self, request: &Request, reply: &mut Vec<u8>) -> Result<Tail> {
         if let Request::Connect(request) = request {
             return self.connect(request, reply).map(|()| Tail::Nothing);
         }
@@ -115,9 +106,9 @@ impl Viewer {
             Request::AttachSession(request) => return Ok(self.attach(*request, minor, reply)),
             Request::GetNewStreams(session) => return Ok(self.new_streams(*session, reply)),
             Request::GetNextIndex(stream) => {
-                self.next_index(*stream, minor, Instant::now()).encode(reply);
+                self.next_index(*stream, minor).await.encode(reply);
             }
-            Request::GetPacket(request) => return Ok(self.packet(*request, reply)),
+            Request::GetPacket(request) => return Ok(self.packet(*request, reply).await),
             Request::GetMetadata(stream) => return Ok(self.metadata(*stream, reply)),
             Request::DetachSession(session) => self.detach(*session).encode(reply),
         }
@@ -190,7 +181,7 @@ impl Viewer {
         attached.listed = listed;
         let feed = &attached.feed;
         let is_read = |viewed: &Viewed| match &viewed.place {
-            Place::Packets { cursor, .. } => feed.is_read(viewed.handle, cursor),
+            Place::Packets(reading) => reading.is_over(feed),
             Place::Metadata(_) => true,
         };
         if streams.is_empty()
@@ -210,22 +201,24 @@ impl Viewer {
             let attached = &self.attached;
             self.streams.retain(|_, viewed| match &viewed.place {
                 Place::Metadata(_) => true,
-                Place::Packets { cursor, .. } => attached
-                    .get(&viewed.session)
-                    .is_some_and(|it| !it.feed.is_read(viewed.handle, cursor)),
+                Place::Packets(reading) => {
+                    attached.get(&viewed.session).is_some_and(|it| !reading.is_over(&it.feed))
+                }
             });
         }
         let mut entries = Vec::with_capacity(streams.len());
         for listed in streams {
             let stream = ViewedStreamId::new(listed.handle.get());
-            let place = match (listed.is_metadata, seek) {
-                (true, _) => Place::Metadata(0),
-                (false, Seek::Beginning) => {
-                    Place::Packets { cursor: listed.beginning, current: None }
-                }
-                (false, Seek::Last) => Place::Packets { cursor: listed.end, current: None },
-            };
             let (trace, handle) = (listed.trace, listed.handle);
+            let cursor = match seek {
+                Seek::Beginning => listed.beginning,
+                Seek::Last => listed.end,
+            };
+            let place = if listed.is_metadata {
+                Place::Metadata(0)
+            } else {
+                Place::Packets(Box::new(Reading::new(handle, cursor)))
+            };
             self.streams.insert(stream, Viewed { session, trace, handle, place });
             entries.push(StreamEntry {
                 stream,
@@ -238,13 +231,8 @@ impl Viewer {
         Tail::Streams(entries.into_iter())
     }
 
-    fn next_index(
-        &mut self,
-        stream: ViewedStreamId,
-        minor: ProtocolMinor,
-        now: Instant,
-    ) -> NextIndexReply {
-        let index = match self.find_next(stream, now) {
+    async fn next_index(&mut self, stream: ViewedStreamId, minor: ProtocolMinor) -> NextIndexReply {
+        let index = match self.find_next(stream).await {
             // Else this viewer would be past the first events of a stream that it does not know yet.
             NextIndex::Inactive { .. } if self.has_unlisted_streams(stream) => NextIndex::NotYet,
             index => index,
@@ -260,45 +248,16 @@ impl Viewer {
         NextIndexReply { index, flags }
     }
 
-    fn find_next(&mut self, stream: ViewedStreamId, now: Instant) -> NextIndex {
+    async fn find_next(&mut self, stream: ViewedStreamId) -> NextIndex {
+        let most = (MAX_AHEAD / self.streams.len().max(1)).clamp(1, MAX_AHEAD_OF_STREAM);
         let Some(viewed) = self.streams.get_mut(&stream) else { return NextIndex::Failed };
         let Some(attached) = self.attached.get(&viewed.session) else { return NextIndex::Failed };
-        let Place::Packets { cursor, current } = &mut viewed.place else {
-            return NextIndex::HangUp;
-        };
-        *current = None;
-        let counters = &self.registry.env.counters;
-        let before = *cursor;
-        let answer = loop {
-            match attached.feed.next(viewed.handle, cursor, now) {
-                None | Some(Next::Ended) => break NextIndex::HangUp,
-                Some(Next::NotYet) => break NextIndex::NotYet,
-                Some(Next::Inactive { until, class }) => {
-                    break NextIndex::Inactive { until, stream_class_id: class };
-                }
-                Some(Next::Packet(number, _)) => {
-                    cursor.next = number + 1;
-                    match attached.feed.open(&self.registry.env.root, viewed.handle, number) {
-                        Ok(Some((file, packet))) => {
-                            *current = Some(Current { number, packet, file });
-                            break NextIndex::Packet(entry(&packet));
-                        }
-                        Ok(None) => cursor.missed += 1,
-                        Err(error) => {
-                            cursor.missed += 1;
-                            tracing::warn!(
-                                %stream,
-                                error = &error as &dyn std::error::Error,
-                                "a packet cannot be shown"
-                            );
-                        }
-                    }
-                }
+        match &mut viewed.place {
+            Place::Metadata(_) => NextIndex::HangUp,
+            Place::Packets(reading) => {
+                reading.next(&self.registry, &attached.feed, most, Instant::now()).await
             }
-        };
-        counters.packets_missed_by_viewers.add(cursor.missed - before.missed);
-        counters.packets_withheld.add(cursor.withheld - before.withheld);
-        answer
+        }
     }
 
     fn has_new_streams(&self, stream: ViewedStreamId) -> bool {
@@ -326,68 +285,29 @@ impl Viewer {
         })
     }
 
-    fn packet(&self, request: GetPacket, reply: &mut Vec<u8>) -> Tail {
-        let (piece, tail) = self.find_packet(request).unwrap_or_else(|piece| (piece, None));
-        PacketReply { piece, flags: Flags::NONE }.encode(reply);
-        match tail {
-            Some((bytes, rest)) => {
-                reply.extend_from_slice(&bytes);
-                rest
-            }
-            None => Tail::Nothing,
-        }
+    async fn packet(&self, request: GetPacket, reply: &mut Vec<u8>) -> Tail {
+        let begin = reply.len();
+        let say = |piece| PacketReply { piece, flags: Flags::NONE };
+        say(PacketPiece::Bytes(request.len_bytes)).encode(reply);
+        self.find_packet(request, reply).await.unwrap_or_else(|piece| {
+            reply.truncate(begin);
+            say(piece).encode(reply);
+            Tail::Nothing
+        })
     }
 
-    /// The first bytes of a piece and what follows them.
-    #[expect(clippy::type_complexity, reason = "used in one place")]
-    fn find_packet(
+    /// Appends the first bytes of a piece to `out`; gives what follows them.
+    async fn find_packet(
         &self,
-        GetPacket { stream, offset_bytes, len_bytes }: GetPacket,
-    ) -> std::result::Result<(PacketPiece, Option<(Vec<u8>, Tail)>), PacketPiece> {
-        let viewed = self.streams.get(&stream).ok_or(PacketPiece::Failed)?;
-        let Place::Packets { current: Some(current), .. } = &viewed.place else {
-            return Err(PacketPiece::Failed);
-        };
+        request: GetPacket,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<Tail, PacketPiece> {
+        let viewed = self.streams.get(&request.stream).ok_or(PacketPiece::Failed)?;
         let feed = &self.attached.get(&viewed.session).ok_or(PacketPiece::Failed)?.feed;
-        let len = u64::from(len_bytes);
-        let packet_len = current.packet.entry.packet_size_bits / 8;
-        let skipped = offset_bytes.checked_sub(current.packet.place.offset);
-        let skipped = skipped.filter(|skipped| {
-            len > 0 && skipped.checked_add(len).is_some_and(|end| end <= packet_len)
-        });
-        let skipped = skipped.ok_or(PacketPiece::Failed)?;
-        // A packet may be moved to another chunk between the look and the reading.
-        for _ in 0..3 {
-            let (file, offset) = match feed.locate(viewed.handle, current.number) {
-                Some(Location::Open(file, packet)) => (file, packet.place.offset),
-                Some(Location::At(_, packet)) if packet == current.packet => {
-                    (Arc::clone(&current.file), packet.place.offset)
-                }
-                Some(Location::At(..)) => {
-                    match feed.open(&self.registry.env.root, viewed.handle, current.number) {
-                        Ok(Some((file, packet))) => (file, packet.place.offset),
-                        Ok(None) | Err(_) => continue,
-                    }
-                }
-                // It is gone for others.
-                None => (Arc::clone(&current.file), current.packet.place.offset),
-            };
-            let offset = offset + skipped;
-            let mut bytes = vec![0; usize::try_from(len).unwrap_or(PIECE).min(PIECE)];
-            match file.read_exact_at(&mut bytes, offset) {
-                Ok(()) => {
-                    let first = bytes.len() as u64;
-                    let rest = Tail::Bytes { file, offset: offset + first, len: len - first };
-                    return Ok((PacketPiece::Bytes(len_bytes), Some((bytes, rest))));
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
-                Err(error) => {
-                    tracing::warn!(%stream, %error, "a packet cannot be read");
-                    return Err(PacketPiece::Failed);
-                }
-            }
+        match &viewed.place {
+            Place::Metadata(_) => Err(PacketPiece::Failed),
+            Place::Packets(reading) => reading.piece(&self.registry, feed, request, out).await,
         }
-        Err(PacketPiece::NotYet)
     }
 
     fn metadata(&mut self, stream: ViewedStreamId, reply: &mut Vec<u8>) -> Tail {
@@ -428,19 +348,6 @@ impl Drop for Viewer {
 /// Viewers before 2.15 cannot read CTF 2.
 fn is_shown(feed: &Feed, minor: ProtocolMinor) -> bool {
     feed.format == TraceFormat::Ctf1_8 || minor.has_trace_format()
-}
-
-const fn entry(packet: &Packet) -> PacketEntry {
-    let entry = &packet.entry;
-    PacketEntry {
-        offset_bytes: packet.place.offset,
-        packet_size_bits: entry.packet_size_bits,
-        content_size_bits: entry.content_size_bits,
-        timestamp_begin: entry.timestamp_begin,
-        timestamp_end: entry.timestamp_end,
-        events_discarded: entry.events_discarded,
-        stream_class_id: entry.stream_class_id,
-    }
 }
 
 /// A number of things of which there are at most [`MAX_LISTED`].

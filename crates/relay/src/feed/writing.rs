@@ -1,0 +1,248 @@
+//! What writers tell of a session. Each call is short and waits for nobody but others who ask or tell just then.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Instant;
+
+use wire::live::{
+    AddStream, ChunkId, NetSeqNum, PacketIndex, RelativePath, RelaySessionId, StreamHandle,
+    ViewedTraceId,
+};
+
+use super::chunks::ChunkKey;
+use super::entry::{Content, Entry};
+use super::file::TraceFile;
+use super::metadata::Metadata;
+use super::stream::Stream;
+use super::{Feed, State, law, lock};
+use crate::counters::Counters;
+use crate::merge::Place;
+
+/// What writers tell.
+impl Feed {
+    /// A stream was added; it is seen from the next [`Feed::publish`] on. `trace` numbers its trace if it is new.
+    pub(crate) fn add(
+        &self,
+        owner: RelaySessionId,
+        handle: StreamHandle,
+        request: &AddStream,
+        trace: impl FnOnce() -> ViewedTraceId,
+    ) {
+        let mut state = lock(&self.state);
+        let trace = *state.traces.entry(request.path.clone()).or_insert_with(trace);
+        let content = if request.is_metadata() {
+            state.metadata.insert(trace, handle);
+            Content::Metadata(Metadata::default())
+        } else {
+            Content::Packets(Stream::default())
+        };
+        let entry = Entry {
+            owner,
+            path: request.path.clone(),
+            channel: request.channel.clone(),
+            limit: request.tracefile,
+            trace,
+            published: None,
+            content,
+            open: VecDeque::new(),
+        };
+        state.streams.insert(handle, entry);
+    }
+
+    /// The streams that a relay session has added so far may be seen.
+    pub(crate) fn publish(&self, owner: RelaySessionId) {
+        let mut state = lock(&self.state);
+        let number = state.publications + 1;
+        let mut is_any = false;
+        for entry in state.streams.values_mut() {
+            if entry.owner == owner && entry.published.is_none() {
+                entry.published = Some(number);
+                is_any = true;
+            }
+        }
+        if is_any {
+            state.publications = number;
+        }
+    }
+
+    /// A packet and its entry are written. `file` is the packet's, if it is at hand.
+    pub(crate) fn release(
+        &self,
+        handle: StreamHandle,
+        (chunk, place): (ChunkId, Place),
+        entry: PacketIndex,
+        file: Option<&Arc<File>>,
+        counters: &Counters,
+    ) {
+        self.release_at(handle, (chunk, place), entry, file, counters, Instant::now());
+    }
+
+    pub(super) fn release_at(
+        &self,
+        handle: StreamHandle,
+        (chunk, place): (ChunkId, Place),
+        entry: PacketIndex,
+        file: Option<&Arc<File>>,
+        counters: &Counters,
+        now: Instant,
+    ) {
+        let mut state = lock(&self.state);
+        let State { streams, reach, span, .. } = &mut *state;
+        let Some(known) = streams.get_mut(&handle) else { return };
+        let Content::Packets(stream) = &mut known.content else { return };
+        if !stream.keeps_promise(&entry) {
+            counters.promises_broken.add(1);
+            tracing::warn!(%handle, begin = entry.timestamp_begin, "a packet began before the time a beacon named");
+        }
+        let chunk = ChunkKey::Since(chunk);
+        let pace = self.is_untimed().then_some(self.grace);
+        let change = stream.release(chunk, place, &entry, now, self.budget.for_stream(pace));
+        self.budget.note(change);
+        if self.is_untimed() {
+            *span = (*span).max(stream.span());
+            reach.note(now, entry.timestamp_end, self.grace + law::MOST_SPAN);
+        }
+        if let Some(file) = file {
+            known.opened(chunk, place.file, &TraceFile::written(file));
+        }
+    }
+
+    /// A beacon came.
+    pub(crate) fn beacon(&self, handle: StreamHandle, beacon: &PacketIndex) {
+        self.with_packets(handle, |stream| stream.beacon(beacon));
+    }
+
+    /// What of a stream waits for its other half.
+    pub(crate) fn settled(
+        &self,
+        handle: StreamHandle,
+        lowest_waiting: Option<NetSeqNum>,
+        last_entry: Option<NetSeqNum>,
+    ) {
+        self.with_packets(handle, |stream| stream.settled(lowest_waiting, last_entry));
+    }
+
+    /// Metadata begin in a new file.
+    pub(crate) fn metadata_begins(&self, handle: StreamHandle, file: &Arc<File>) {
+        self.with_metadata(handle, |metadata| metadata.begin(TraceFile::written(file)));
+    }
+
+    /// The file of a metadata stream is about to be emptied, for metadata that replace those it had.
+    pub(crate) fn metadata_reset(&self, handle: StreamHandle, file: &Arc<File>) {
+        self.with_metadata(handle, |metadata| metadata.reset(TraceFile::written(file)));
+    }
+
+    /// Metadata were written.
+    pub(crate) fn metadata(&self, handle: StreamHandle, bytes: &[u8], padding: u64) {
+        self.with_metadata(handle, |metadata| metadata.grow(bytes, padding));
+    }
+
+    /// A stream ended.
+    pub(crate) fn close_stream(&self, handle: StreamHandle) {
+        let mut state = lock(&self.state);
+        let Some(entry) = state.streams.get_mut(&handle) else { return };
+        match &mut entry.content {
+            Content::Packets(stream) => stream.close(),
+            Content::Metadata(metadata) => metadata.close(),
+        }
+        state.closed.push_back(handle);
+        while state.closed.len() > self.closed_kept.max(1) {
+            let Some(oldest) = state.closed.pop_front() else { break };
+            self.remove(&mut state, oldest);
+        }
+    }
+
+    /// A stream came to nothing.
+    pub(crate) fn forget(&self, handle: StreamHandle) {
+        self.remove(&mut lock(&self.state), handle);
+    }
+
+    fn remove(&self, state: &mut State, handle: StreamHandle) {
+        let Some(entry) = state.streams.remove(&handle) else { return };
+        if let Some(stream) = entry.packets() {
+            self.budget.give_back(stream.len());
+        }
+        if !state.streams.values().any(|other| other.trace == entry.trace) {
+            state.traces.remove(&entry.path);
+            state.metadata.remove(&entry.trace);
+        }
+    }
+
+    /// A trace file is about to be overwritten: it and those before it in the chunk are gone.
+    pub(crate) fn overwritten(&self, handle: StreamHandle, chunk: ChunkId, last: u64) {
+        let chunk = ChunkKey::Since(chunk);
+        self.with_packets(handle, |stream| {
+            let files = stream.lose(|of, file| of == chunk && file <= last);
+            self.budget.give_back((0, files));
+        });
+    }
+
+    /// The last `moved` packets of a stream were moved to the first file of another chunk.
+    pub(crate) fn relocate(
+        &self,
+        handle: StreamHandle,
+        (from, number, first): (ChunkId, u64, u64),
+        moved: u64,
+        to: ChunkId,
+    ) {
+        let (from, to) = (ChunkKey::Since(from), ChunkKey::Since(to));
+        self.with_packets(handle, |stream| stream.relocate((from, number, first), moved, to));
+    }
+
+    /// Where a chunk is.
+    pub(crate) fn chunk_is_at(&self, chunk: ChunkId, folder: &RelativePath) {
+        let mut state = lock(&self.state);
+        for forgotten in state.chunks.is_at(ChunkKey::Since(chunk), folder) {
+            self.lose_chunk(&mut state, forgotten);
+        }
+    }
+
+    /// A chunk is about to move.
+    pub(crate) fn chunk_goes_to(&self, chunk: ChunkId, folder: &RelativePath) {
+        lock(&self.state).chunks.goes_to(ChunkKey::Since(chunk), folder);
+    }
+
+    /// A chunk is about to be deleted.
+    pub(crate) fn chunk_is_gone(&self, chunk: ChunkId) {
+        self.lose_chunk(&mut lock(&self.state), ChunkKey::Since(chunk));
+    }
+
+    /// What is in a folder is about to be deleted.
+    pub(crate) fn folder_is_gone(&self, folder: &RelativePath) {
+        let mut state = lock(&self.state);
+        if let Some(chunk) = state.chunks.find(folder) {
+            self.lose_chunk(&mut state, chunk);
+        }
+    }
+
+    fn lose_chunk(&self, state: &mut State, chunk: ChunkKey) {
+        state.chunks.is_gone(chunk);
+        for entry in state.streams.values_mut() {
+            if let Content::Packets(stream) = &mut entry.content {
+                self.budget.give_back((0, stream.lose(|of, _| of == chunk)));
+            }
+        }
+    }
+
+    /// Nobody records into the session any more.
+    pub(crate) fn end(&self) {
+        lock(&self.state).is_over = true;
+    }
+
+    fn with_packets(&self, handle: StreamHandle, act: impl FnOnce(&mut Stream)) {
+        if let Some(Entry { content: Content::Packets(stream), .. }) =
+            lock(&self.state).streams.get_mut(&handle)
+        {
+            act(stream);
+        }
+    }
+
+    fn with_metadata(&self, handle: StreamHandle, act: impl FnOnce(&mut Metadata)) {
+        if let Some(Entry { content: Content::Metadata(metadata), .. }) =
+            lock(&self.state).streams.get_mut(&handle)
+        {
+            act(metadata);
+        }
+    }
+}

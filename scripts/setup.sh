@@ -28,6 +28,7 @@ libswscale-dev   library  libswscale
 readonly PACKAGES_TEST="
 bpftrace         command  bpftrace
 chromium         command  chromium
+openssl          command  openssl
 xz-utils         command  xz
 "
 

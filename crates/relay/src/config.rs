@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::after::{Announce, Keep, Release};
 use crate::doors::Network;
+use crate::doors::tls::Tls;
 
 /// Settings of a relay.
 #[derive(Debug, Clone)]
@@ -18,8 +19,11 @@ pub struct Config {
     pub data: SocketAddr,
     /// Address of the port for viewers; port 0 takes a free one.
     pub viewers: SocketAddr,
+    /// The encrypted port, if there is to be one. Its address may be one that others reach whatever `peers` says: who comes
+    /// there shows who it is.
+    pub tls: Option<Tls>,
     /// Which hosts may connect, besides this one. `None`: nothing was said, and only addresses of this machine itself may
-    /// be listened on.
+    /// be listened on without encryption.
     pub peers: Option<Vec<Network>>,
     /// How times in folder names are written.
     pub time_zone: TimeZone,
@@ -42,6 +46,7 @@ impl Config {
             control: (Ipv4Addr::LOCALHOST, 5342).into(),
             data: (Ipv4Addr::LOCALHOST, 5343).into(),
             viewers: (Ipv4Addr::LOCALHOST, 5344).into(),
+            tls: None,
             peers: None,
             time_zone: TimeZone::System,
             announce: Announce::default(),

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use wire::live::{
     AddStreamReply, COMMAND_HEADER_LEN, ChunkExistsReply, ChunkId, CloseTraceChunkReply, Command,
@@ -19,6 +18,7 @@ use wire::live::{
     StreamPositionsReply, Version, refuse,
 };
 
+use crate::doors::{Socket, Who};
 use crate::error::{Error, Result};
 use crate::registry::{Registry, Shared};
 
@@ -31,22 +31,23 @@ const EXISTS_PATIENCE: Duration = Duration::from_millis(25);
 /// A control connection.
 pub(crate) struct Control {
     registry: Arc<Registry>,
+    who: Who,
     minor: Option<ProtocolMinor>,
     session: Option<(RelaySessionId, Arc<Shared>)>,
 }
 
 impl Control {
-    pub(crate) const fn new(registry: Arc<Registry>) -> Self {
-        Self { registry, minor: None, session: None }
+    pub(crate) const fn new(registry: Arc<Registry>, who: Who) -> Self {
+        Self { registry, who, minor: None, session: None }
     }
 
     /// Serves the connection until its end, or until `stop` says so.
     pub(crate) async fn serve(
         mut self,
-        mut stream: TcpStream,
+        mut stream: impl Socket,
         mut stop: watch::Receiver<bool>,
     ) -> Result<()> {
-        stream.set_nodelay(true)?;
+        stream.tcp()?.set_nodelay(true)?;
         let result = tokio::select! {
             result = self.answer_all(&mut stream) => result,
             _ = stop.wait_for(|stop| *stop) => Ok(()),
@@ -55,10 +56,11 @@ impl Control {
             self.registry
                 .act(&shared, |recording, env| recording.control_ended(env, id, Instant::now()))?;
         }
+        stream.say_goodbye().await;
         result
     }
 
-    async fn answer_all(&mut self, stream: &mut TcpStream) -> Result<()> {
+    async fn answer_all(&mut self, stream: &mut impl Socket) -> Result<()> {
         let mut buffer = Vec::with_capacity(BUFFER);
         let mut reply = Vec::new();
         let deadline = tokio::time::Instant::now() + self.registry.env.limits.first_message;
@@ -74,6 +76,7 @@ impl Control {
                         // The reference relay answers a command it does not know before it closes.
                         ReturnReply(ReturnCode::UNKNOWN_ERROR).encode(&mut reply);
                         stream.write_all(&reply).await?;
+                        stream.flush().await?;
                         return Err(error.into());
                     }
                 };
@@ -81,6 +84,7 @@ impl Control {
                 was_answered = !reply.is_empty();
                 if !reply.is_empty() {
                     stream.write_all(&reply).await?;
+                    stream.flush().await?;
                     reply.clear();
                 }
                 outcome?;
@@ -92,7 +96,7 @@ impl Control {
             }
             buffer.reserve(missing.min(BUFFER));
             if !buffer.is_empty() || !was_answered {
-                sockopt::set_tcp_quickack(&*stream, true).map_err(std::io::Error::from)?;
+                sockopt::set_tcp_quickack(stream.tcp()?, true).map_err(std::io::Error::from)?;
             }
             let read = stream.read_buf(&mut buffer);
             // With a session it may be silent for as long as it likes.
@@ -234,7 +238,7 @@ impl Control {
         if self.session.is_some() {
             return Err(Error::Meaningless { what: "a second session on one connection" });
         }
-        let (session, shared, folder) = self.registry.create_session(minor, request)?;
+        let (session, shared, folder) = self.registry.create_session(minor, request, &self.who)?;
         self.session = Some((session, shared));
         let output_path = minor.has_trace_chunks().then_some(folder);
         CreateSessionReply { session, code: ReturnCode::OK, output_path }.encode(reply);

@@ -65,6 +65,9 @@ counters! {
     half_open_dropped,
     /// Connections refused because of where they came from.
     peers_refused,
+    /// Connections to the encrypted port refused because of what they showed: no TLS, another protocol, a certificate or
+    /// token that is wrong, missing, or for another role.
+    identities_refused,
     /// Packets that a viewer did not get because they were cleared, overwritten or let go before it came to them; once
     /// for each viewer.
     packets_missed_by_viewers,

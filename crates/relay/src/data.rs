@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use wire::live::{DATA_HEADER_LEN, DataHeader, RelaySessionId};
 
+use crate::doors::{Identity, Socket};
 use crate::error::{Error, FileContext, Result};
 use crate::recording::Arrivals;
 use crate::registry::{Registry, Shared};
@@ -25,9 +25,10 @@ const BUFFER: usize = 256 * 1024;
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// A data connection.
-pub(crate) struct Data {
+pub(crate) struct Data<S> {
     registry: Arc<Registry>,
-    stream: TcpStream,
+    stream: S,
+    identity: Identity,
     stop: watch::Receiver<bool>,
     buffer: Box<[u8]>,
     /// Bytes of the buffer that have arrived and are not used: `start..end`.
@@ -38,16 +39,18 @@ pub(crate) struct Data {
     arrivals: Arc<Arrivals>,
 }
 
-impl Data {
+impl<S: Socket> Data<S> {
     pub(crate) fn new(
         registry: Arc<Registry>,
-        stream: TcpStream,
+        stream: S,
+        identity: Identity,
         stop: watch::Receiver<bool>,
     ) -> Self {
         let buffer = vec![0; BUFFER].into_boxed_slice();
         Self {
             registry,
             stream,
+            identity,
             stop,
             buffer,
             start: 0,
@@ -63,6 +66,7 @@ impl Data {
         if let Some((id, shared)) = self.session.take() {
             self.registry.act(&shared, |recording, env| recording.data_ended(env, id))?;
         }
+        self.stream.say_goodbye().await;
         result
     }
 
@@ -71,7 +75,7 @@ impl Data {
             header.check_packet_len(self.registry.env.limits.packet_bytes)?;
             let shared = match &self.session {
                 Some((_, shared)) => Arc::clone(shared),
-                None => self.registry.find_stream(header.stream)?,
+                None => self.registry.find_stream(header.stream, &self.identity)?,
             };
             self.packet(&shared, &header).await?;
         }

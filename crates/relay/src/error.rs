@@ -27,6 +27,23 @@ pub enum Error {
         /// The address.
         address: SocketAddr,
     },
+    /// An encrypted port that would let everybody in.
+    #[error(
+        "the TLS port {address} has neither a CA for clients nor tokens: everybody could come in"
+    )]
+    Unguarded {
+        /// Its address.
+        address: SocketAddr,
+    },
+    /// A file of the encrypted port, or the CA of a URL, cannot be used.
+    #[error("TLS")]
+    Tls(#[from] door::Error),
+    /// A producer may not record for this host.
+    #[error("sessions of host {hostname:?} are not for this producer")]
+    ForeignHost {
+        /// The host that it named.
+        hostname: String,
+    },
     /// A file or folder could not be used.
     #[error("{action} {path}")]
     File {
@@ -171,6 +188,7 @@ impl Error {
             | Self::UnknownSession { .. }
             | Self::NoChunk { .. }
             | Self::NotIncreasing { .. }
+            | Self::ForeignHost { .. }
             | Self::WrongKind { .. }
             | Self::ReservedPath { .. }
             | Self::Meaningless { .. } => ReturnCode::INVALID,

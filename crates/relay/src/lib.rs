@@ -15,8 +15,9 @@
 //!
 //! Promises: a reply is sent after `write(2)` returned, that to an index entry when its packet is written too; a chunk is announced as sealed after it was synced and moved;
 //! nothing is written outside the root; what is lost is counted by reason ([`Totals`]) and told with its chunk
-//! ([`Losses`]). The ports know neither
-//! passwords nor encryption: keep them on the loopback interface or in a network you trust.
+//! ([`Losses`]). The ports that LTTng's tools speak to know neither passwords nor encryption: keep them on the loopback
+//! interface or in a network you trust. One more port, [`Tls`], has the same protocols behind TLS for those who show a
+//! certificate or token.
 //!
 //! Vocabulary:
 //! - **recording session**: what a user starts with `lttng create`;
@@ -73,6 +74,7 @@ mod workers;
 pub use after::{Announce, Keep, Release, Target, Webhook, WebhookError};
 pub use config::{Config, Limits, TimeZone};
 pub use counters::Totals;
+pub use doors::tls::Tls;
 pub use doors::{Network, NotANetwork};
 pub use error::{Error, Result};
 pub use event::{Event, RecordingName, Sealed};

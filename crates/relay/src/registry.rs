@@ -13,6 +13,7 @@ use wire::live::{
     SessiondUuid, StreamHandle,
 };
 
+use crate::doors::{self, Who};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -58,10 +59,10 @@ struct Tables {
 }
 
 /// What consumer daemons of one recording session have in common. The folder is part of it because each snapshot of
-/// a session may go to a folder of its own.
+/// a session may go to a folder of its own; who makes it is because nobody joins the session of another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
-    Identity(SessiondUuid, SessiondSessionId, RelativePath),
+    Identity(SessiondUuid, SessiondSessionId, RelativePath, doors::Identity),
     /// Producers before LTTng 2.11 say nothing in common.
     Alone(RelaySessionId),
 }
@@ -70,6 +71,8 @@ enum Key {
 #[derive(Debug)]
 pub(crate) struct Shared {
     key: Key,
+    /// Who made it.
+    owner: doors::Identity,
     state: Mutex<Recording>,
     /// Told when a chunk reached its last place.
     pub(crate) chunk_done: Notify,
@@ -143,7 +146,13 @@ impl Registry {
         &self,
         minor: ProtocolMinor,
         request: &CreateSession,
+        who: &Who,
     ) -> Result<(RelaySessionId, Arc<Shared>, RelativePath)> {
+        let hostname = request.hostname.as_ref().map(Name::to_string).unwrap_or_default();
+        if !who.may_have(&hostname) {
+            return Err(Error::ForeignHost { hostname });
+        }
+        let owner = &who.identity;
         let wanted = self.env.names.session(request)?;
         if wanted.components().skip(1).any(names::is_reserved) || names::has_manifest(&wanted) {
             return Err(Error::ReservedPath { path: wanted.to_string() });
@@ -155,16 +164,18 @@ impl Registry {
         };
         let key = match &request.identity {
             Some(identity) => {
-                Key::Identity(identity.sessiond, identity.sessiond_session, wanted.clone())
+                let (sessiond, session) = (identity.sessiond, identity.sessiond_session);
+                Key::Identity(sessiond, session, wanted.clone(), owner.clone())
             }
             None => Key::Alone(id),
         };
         let identity = request.identity.as_ref().filter(|_| !request.snapshot);
-        let identity = identity.map(|identity| Identity::new(identity, wanted.clone()));
+        let identity =
+            identity.map(|identity| Identity::new(identity, wanted.clone(), owner.clone()));
         let current = request.identity.as_ref().and_then(|identity| identity.current_chunk);
         loop {
             let (shared, is_new) =
-                self.find_or_make(id, &key, request, &wanted, identity.as_ref())?;
+                self.find_or_make(id, &key, request, &wanted, identity.as_ref(), owner)?;
             let session = Session {
                 kind: if minor.has_session_names() && !request.snapshot {
                     Kind::Indexed { full: minor.has_full_index() }
@@ -199,6 +210,7 @@ impl Registry {
         request: &CreateSession,
         wanted: &RelativePath,
         identity: Option<&Identity>,
+        owner: &doors::Identity,
     ) -> Result<(Arc<Shared>, bool)> {
         let mut tables = lock(&self.tables);
         let limit = self.env.limits.recordings;
@@ -241,6 +253,7 @@ impl Registry {
         }
         let shared = Arc::new(Shared {
             key: key.clone(),
+            owner: owner.clone(),
             state: Mutex::new(recording),
             chunk_done: Notify::new(),
             packet_done: Notify::new(),
@@ -290,10 +303,15 @@ impl Registry {
         lock(&self.tables).streams.remove(&handle);
     }
 
-    /// The recording session a stream belongs to.
-    pub(crate) fn find_stream(&self, handle: StreamHandle) -> Result<Arc<Shared>> {
+    /// The recording session a stream belongs to, if it was made by who asks.
+    pub(crate) fn find_stream(
+        &self,
+        handle: StreamHandle,
+        asker: &doors::Identity,
+    ) -> Result<Arc<Shared>> {
         let tables = lock(&self.tables);
-        tables.streams.get(&handle).cloned().ok_or(Error::UnknownStream { handle })
+        let shared = tables.streams.get(&handle).filter(|shared| shared.owner == *asker);
+        shared.cloned().ok_or(Error::UnknownStream { handle })
     }
 
     /// Does the jobs that wait, one after the other. Blocks on the disk.

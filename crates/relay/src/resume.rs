@@ -11,6 +11,7 @@
 //! created 1795191738                   by the producer's clock, seconds
 //! wanted vm/cap-20261120-162218        the folder it asks for
 //! folder vm/cap-20261120-162218-1      the folder it has
+//! owner web-1                          who made it, when that was shown
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use std::io::Read;
 
 use wire::live::{RelativePath, SessionIdentity, SessiondSessionId, SessiondUuid, UnixSeconds};
 
+use crate::doors;
 use crate::error::{Error, FileContext, Result};
 use crate::journal::Number;
 use crate::root::Root;
@@ -34,6 +36,7 @@ pub(crate) struct Identity {
     pub(crate) id: SessiondSessionId,
     pub(crate) created: UnixSeconds,
     pub(crate) wanted: RelativePath,
+    pub(crate) owner: doors::Identity,
 }
 
 /// Where a recording session was.
@@ -66,20 +69,26 @@ pub(crate) struct Noted {
 }
 
 impl Identity {
-    pub(crate) fn new(identity: &SessionIdentity, wanted: RelativePath) -> Self {
+    pub(crate) fn new(
+        identity: &SessionIdentity,
+        wanted: RelativePath,
+        owner: doors::Identity,
+    ) -> Self {
         Self {
             sessiond: identity.sessiond,
             id: identity.sessiond_session,
             created: identity.created,
             wanted,
+            owner,
         }
     }
 
     /// Notes that the session has a folder.
     pub(crate) fn write(&self, root: &Root, number: Number, folder: &RelativePath) -> Result<()> {
-        let Self { sessiond, id, created, wanted } = self;
+        let Self { sessiond, id, created, wanted, owner } = self;
+        let owner = owner.as_text().map(|owner| format!("owner {owner}\n")).unwrap_or_default();
         let text = format!(
-            "{FIRST_LINE}\nsessiond {sessiond}\nid {id}\ncreated {created}\nwanted {wanted}\nfolder {folder}\n"
+            "{FIRST_LINE}\nsessiond {sessiond}\nid {id}\ncreated {created}\nwanted {wanted}\nfolder {folder}\n{owner}"
         );
         root.write_whole(&Root::own(""), &file_name(number), text.as_bytes())
     }
@@ -107,9 +116,13 @@ impl Identity {
             id: SessiondSessionId::new(count(3, "id")?),
             created: UnixSeconds::new(count(4, "created")?),
             wanted: path(5, "wanted")?,
+            owner: match lines.get(6) {
+                Some(_) => doors::Identity::new(field(7, "owner")?),
+                None => doors::Identity::default(),
+            },
         };
         let folder = path(6, "folder")?;
-        if lines.len() > 6 { Err(7) } else { Ok((identity, folder)) }
+        if lines.len() > 7 { Err(8) } else { Ok((identity, folder)) }
     }
 }
 
@@ -156,13 +169,17 @@ mod tests {
     fn what_is_written_is_read_back_and_damage_is_named_by_its_line() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
-        let identity = Identity {
+        let plain = Identity {
             sessiond: SessiondUuid([0xa5; 16]),
             id: SessiondSessionId::new(3),
             created: UnixSeconds::new(7),
             wanted: RelativePath::new("h/s").unwrap(),
+            owner: doors::Identity::default(),
         };
+        let identity = Identity { owner: doors::Identity::new("web-1"), ..plain.clone() };
         let place = RelativePath::new("h/s-1").unwrap();
+        plain.write(&root, Number(4), &place).unwrap();
+        assert_eq!(read(&root, Number(4)).unwrap(), (plain, place.clone()));
         identity.write(&root, Number(4), &place).unwrap();
         assert_eq!(read(&root, Number(4)).unwrap(), (identity, place.clone()));
         let text = std::fs::read_to_string(folder.path().join(".relay/4.session")).unwrap();

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 pub mod alloc;
 mod bpftrace;
 pub mod lttng;
+pub mod pki;
 mod traces;
 pub mod viewer;
 

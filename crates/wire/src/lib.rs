@@ -6,4 +6,5 @@
 //! Vocabulary: a **request** goes from a producer to a relay, a **reply** back; a **payload** is what
 //! follows a fixed **header**; a **handle** is a number the relay chose for a stream.
 
+pub mod door;
 pub mod live;

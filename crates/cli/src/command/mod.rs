@@ -7,4 +7,5 @@ pub(crate) mod ctf;
 pub(crate) mod live;
 pub(crate) mod read;
 pub(crate) mod relay;
+pub(crate) mod tls;
 pub(crate) mod up;

@@ -9,6 +9,7 @@ use anyhow::Context;
 use relay::{Config, Event, Keep, Network, Recovered, Relay, Target, Webhook};
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::command::tls::{self, PortArgs};
 use crate::outcome::{Outcome, complain};
 use crate::stop::Stop;
 use crate::units::{parse_duration, parse_size};
@@ -21,6 +22,9 @@ Examples:
   babeltrace2 -i lttng-live net://localhost/host/HOST/SESSION
                                                     follow a session, best one made with lttng create --live
 
+  throughline relay --tls 0.0.0.0:5346 --tls-cert relay.pem --tls-key relay.key --tokens tokens
+                                                    also take recordings and viewers of other machines, encrypted
+
   throughline relay --keep-for 72h --keep-size 20GiB
   throughline relay --announce-program /usr/local/bin/keep --announce-url http://127.0.0.1:8080/chunks
 
@@ -29,7 +33,7 @@ a restart. A program is run without a shell, with the chunk's folder as argument
 docs/formats/chunk.md.
 
 The folder of each chunk is printed when it is complete and on the disk. SIGINT or SIGTERM end the relay: what is
-open is sealed where it stands; a second one ends it at once.";
+open is sealed where it stands; a second one ends it at once. With --tls, SIGHUP has certificates and tokens read again.";
 
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
@@ -46,6 +50,8 @@ pub(crate) struct Args {
     /// Address of the port for viewers; who may connect to it can read every session being recorded
     #[arg(short = 'L', long, value_name = "ADDR", default_value = "127.0.0.1:5344")]
     live: SocketAddr,
+    #[command(flatten)]
+    tls: PortArgs,
     #[command(flatten)]
     sealed: SealedArgs,
     #[command(flatten)]
@@ -87,7 +93,7 @@ impl SealedArgs {
 #[derive(clap::Args)]
 pub(crate) struct PeerArgs {
     /// Hosts that may connect besides this one: an address, a network such as 10.1.0.0/16, or `any`; repeat it for more.
-    /// Without it the relay listens on addresses of this machine only
+    /// Without it the ports without TLS listen on addresses of this machine only, and the TLS port takes any host
     #[arg(long = "allow", value_name = "NETWORK")]
     networks: Vec<Network>,
 }
@@ -104,6 +110,9 @@ impl PeerArgs {
             relay::Error::OpenAddress { .. } => {
                 anyhow::anyhow!("{error}: name them with --allow NETWORK, or all with --allow any")
             }
+            relay::Error::Unguarded { .. } => anyhow::anyhow!(
+                "{error}: name the CA of your clients with --tls-client-ca PEM, a file of tokens with --tokens FILE, or both"
+            ),
             error => error.into(),
         }
     }
@@ -123,14 +132,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
 
 async fn serve(args: &Args) -> anyhow::Result<Outcome> {
     let mut stop = Stop::listen()?;
+    let mut hangup = args.tls.hangup()?;
     let mut config = Config::new(&args.output);
     (config.control, config.data, config.viewers) = (args.control, args.data, args.live);
     args.sealed.apply(&mut config);
     config.peers = args.peers.peers();
+    config.tls = args.tls.port()?;
     let relay = Relay::start(config).map_err(PeerArgs::explained).context("starting the relay")?;
     say_recovered(relay.recovered());
+    let tls = relay.tls_addr().map(|address| format!("tls {address}, ")).unwrap_or_default();
     complain(&format!(
-        "relay: control {}, data {}, viewers {}, writing below {}",
+        "relay: control {}, data {}, viewers {}, {tls}writing below {}",
         relay.control_addr(),
         relay.data_addr(),
         relay.viewers_addr(),
@@ -146,6 +158,7 @@ async fn serve(args: &Args) -> anyhow::Result<Outcome> {
                 }
                 Err(RecvError::Closed) => break,
             },
+            () = hangup.asked() => tls::reload(&relay),
             () = stop.asked() => break,
         }
     }

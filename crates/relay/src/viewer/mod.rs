@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use wire::live::viewer::{AttachReply, Command, Header, Request};
 
 use self::session::{Tail, Viewer};
+use crate::doors::{Socket, Who};
 use crate::error::{Error, FileContext, Result};
 use crate::registry::Registry;
 
@@ -33,20 +33,20 @@ const IDLE_BUFFER: usize = 1024;
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
 /// A viewer's connection.
-pub(crate) struct Connection {
+pub(crate) struct Connection<S> {
     viewer: Viewer,
-    stream: TcpStream,
+    stream: S,
     /// What has arrived and was not answered.
     arrived: Vec<u8>,
     reply: Vec<u8>,
 }
 
-impl Connection {
-    pub(crate) fn new(registry: Arc<Registry>, stream: TcpStream) -> Self {
+impl<S: Socket> Connection<S> {
+    pub(crate) fn new(registry: Arc<Registry>, who: Who, stream: S) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         Self {
-            viewer: Viewer::new(registry, number),
+            viewer: Viewer::new(registry, who, number),
             stream,
             arrived: Vec::new(),
             reply: Vec::new(),
@@ -55,13 +55,16 @@ impl Connection {
 
     /// Serves the connection until its end, or until `stop` says so.
     pub(crate) async fn serve(mut self, mut stop: watch::Receiver<bool>) -> Result<()> {
-        self.stream.set_nodelay(true)?;
+        let socket = self.stream.tcp()?;
+        socket.set_nodelay(true)?;
         // A viewer whose machine is gone must not keep its place for ever.
-        sockopt::set_socket_keepalive(&self.stream, true).map_err(std::io::Error::from)?;
-        tokio::select! {
+        sockopt::set_socket_keepalive(socket, true).map_err(std::io::Error::from)?;
+        let result = tokio::select! {
             result = self.answer_all() => result,
             _ = stop.wait_for(|stop| *stop) => Ok(()),
-        }
+        };
+        self.stream.say_goodbye().await;
+        result
     }
 
     async fn answer_all(&mut self) -> Result<()> {
@@ -123,7 +126,7 @@ impl Connection {
         let tail = match answer {
             Ok(tail) => tail,
             Err(error) => {
-                self.stream.write_all(&self.reply).await?;
+                self.send().await?;
                 return Err(error);
             }
         };
@@ -158,6 +161,7 @@ impl Connection {
 
     async fn send(&mut self) -> Result<()> {
         self.stream.write_all(&self.reply).await?;
+        self.stream.flush().await?;
         self.reply.clear();
         Ok(())
     }

@@ -18,6 +18,7 @@ use wire::live::{
 };
 
 use super::reading::Reading;
+use crate::doors::Who;
 use crate::error::{Error, Result};
 use crate::feed::{Extent, Feed, Listed, TraceFile};
 use crate::registry::Registry;
@@ -30,6 +31,7 @@ const MAX_AHEAD_OF_STREAM: usize = 32;
 /// A viewer's connection as the protocol sees it.
 pub(super) struct Viewer {
     registry: Arc<Registry>,
+    who: Who,
     id: ViewerSessionId,
     minor: Option<ProtocolMinor>,
     has_session: bool,
@@ -74,9 +76,10 @@ pub(super) enum Tail {
 }
 
 impl Viewer {
-    pub(super) fn new(registry: Arc<Registry>, number: u64) -> Self {
+    pub(super) fn new(registry: Arc<Registry>, who: Who, number: u64) -> Self {
         Self {
             registry,
+            who,
             id: ViewerSessionId::new(number),
             minor: None,
             has_session: false,
@@ -122,9 +125,15 @@ impl Viewer {
         self.minor.map(|_| ()).ok_or(Error::WrongMajor { major })
     }
 
+    /// Whether this viewer may look at a session and can read it: those before 2.15 cannot read CTF 2.
+    fn is_shown(&self, feed: &Feed, minor: ProtocolMinor) -> bool {
+        self.who.may_have(&feed.hostname)
+            && (feed.format == TraceFormat::Ctf1_8 || minor.has_trace_format())
+    }
+
     fn list(&self, minor: ProtocolMinor, reply: &mut Vec<u8>) {
         let mut sessions = self.registry.feeds.sessions();
-        sessions.retain(|feed| is_shown(feed, minor));
+        sessions.retain(|feed| self.is_shown(feed, minor));
         sessions.truncate(MAX_LISTED);
         SessionListHead { count: count(sessions.len()) }.encode(reply);
         for feed in sessions {
@@ -147,7 +156,7 @@ impl Viewer {
         minor: ProtocolMinor,
         reply: &mut Vec<u8>,
     ) -> Tail {
-        let found = self.registry.feeds.find(session).filter(|feed| is_shown(feed, minor));
+        let found = self.registry.feeds.find(session).filter(|feed| self.is_shown(feed, minor));
         let refused = match found {
             _ if !self.has_session => AttachReply::NoViewerSession,
             _ if self.attached.contains_key(&session) => AttachReply::Taken,
@@ -343,11 +352,6 @@ impl Drop for Viewer {
             attached.feed.viewer_left();
         }
     }
-}
-
-/// Viewers before 2.15 cannot read CTF 2.
-fn is_shown(feed: &Feed, minor: ProtocolMinor) -> bool {
-    feed.format == TraceFormat::Ctf1_8 || minor.has_trace_format()
 }
 
 /// A number of things of which there are at most [`MAX_LISTED`].

@@ -29,8 +29,8 @@ pub(crate) enum Reply {
 }
 
 /// A control connection.
-pub(crate) struct Control {
-    pub(crate) socket: TcpStream,
+pub(crate) struct Control<S = TcpStream> {
+    pub(crate) socket: S,
     pub(crate) minor: ProtocolMinor,
 }
 
@@ -42,11 +42,23 @@ impl Control {
         Self { socket, minor }
     }
 
+    pub(crate) fn end(&self) {
+        end(&self.socket);
+    }
+
+    /// Whether the relay closed the connection without another word.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        is_closed(&mut self.socket)
+    }
+}
+
+impl<S: Read + Write> Control<S> {
     /// Sends a request and waits for its reply.
     pub(crate) fn ask(&mut self, request: &Request<'_>) -> Reply {
         let mut bytes = Vec::new();
         request.encode(self.minor, &mut bytes).unwrap();
         self.socket.write_all(&bytes).unwrap();
+        self.socket.flush().unwrap();
         self.reply(request.command())
     }
 
@@ -65,15 +77,6 @@ impl Control {
                 }
             }
         }
-    }
-
-    pub(crate) fn end(&self) {
-        end(&self.socket);
-    }
-
-    /// Whether the relay closed the connection without another word.
-    pub(crate) fn is_closed(&mut self) -> bool {
-        is_closed(&mut self.socket)
     }
 }
 

@@ -15,5 +15,6 @@ mod real;
 mod replay;
 mod retention;
 mod rotation;
+mod tls;
 mod viewer;
 mod viewer_replay;

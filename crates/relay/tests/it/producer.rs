@@ -47,9 +47,9 @@ pub(crate) fn start_with(
     })
 }
 
-pub(crate) struct Producer {
-    pub(crate) control: Control,
-    pub(crate) data: TcpStream,
+pub(crate) struct Producer<S = TcpStream> {
+    pub(crate) control: Control<S>,
+    pub(crate) data: S,
     pub(crate) session: RelaySessionId,
     /// As the relay said.
     pub(crate) folder: RelativePath,
@@ -87,13 +87,34 @@ impl Producer {
     }
 
     pub(crate) fn at(control: SocketAddr, data: SocketAddr, create: CreateSession) -> Self {
-        let mut control = Control::connect(control, ProtocolMinor::OURS);
+        let control = Control::connect(control, ProtocolMinor::OURS);
+        Self::over(control, || TcpStream::connect(data).unwrap(), create)
+    }
+
+    /// The header and bytes of a packet: 100 bytes of its number and 28 of padding.
+    pub(crate) fn packet_bytes(stream: StreamHandle, number: u64) -> Vec<u8> {
+        Self::packet_with(stream, NetSeqNum::new(number), number)
+    }
+
+    fn packet_with(stream: StreamHandle, net_seq_num: NetSeqNum, content: u64) -> Vec<u8> {
+        let header = DataHeader { stream, net_seq_num, data_len: 100, padding_len: 28 };
+        [header.encode().as_slice(), &packet(content)[..100]].concat()
+    }
+}
+
+impl<S: Read + Write> Producer<S> {
+    /// Over a control connection that is there; the data connection comes after the session.
+    pub(crate) fn over(
+        mut control: Control<S>,
+        data: impl FnOnce() -> S,
+        create: CreateSession,
+    ) -> Self {
         assert_eq!(control.ask(&Request::Version(Version::OURS)), Reply::Version(Version::OURS));
         let Reply::Session(reply) = control.ask(&Request::CreateSession(create)) else {
             panic!("a session reply");
         };
         assert_eq!(reply.code, ReturnCode::OK);
-        let data = TcpStream::connect(data).unwrap();
+        let data = data();
         Self { control, data, session: reply.session, folder: reply.output_path.unwrap() }
     }
 
@@ -128,18 +149,9 @@ impl Producer {
         reply.handle
     }
 
-    /// The header and bytes of a packet: 100 bytes of its number and 28 of padding.
-    pub(crate) fn packet_bytes(stream: StreamHandle, number: u64) -> Vec<u8> {
-        Self::packet_with(stream, NetSeqNum::new(number), number)
-    }
-
-    fn packet_with(stream: StreamHandle, net_seq_num: NetSeqNum, content: u64) -> Vec<u8> {
-        let header = DataHeader { stream, net_seq_num, data_len: 100, padding_len: 28 };
-        [header.encode().as_slice(), &packet(content)[..100]].concat()
-    }
-
     pub(crate) fn packet(&mut self, stream: StreamHandle, number: u64) {
-        self.data.write_all(&Self::packet_bytes(stream, number)).unwrap();
+        self.data.write_all(&Producer::packet_bytes(stream, number)).unwrap();
+        self.data.flush().unwrap();
     }
 
     pub(crate) fn index(&mut self, stream: StreamHandle, number: u64) {
@@ -153,7 +165,7 @@ impl Producer {
         number: NetSeqNum,
         content: u64,
     ) -> bool {
-        let bytes = Self::packet_with(stream, number, content);
+        let bytes = Producer::packet_with(stream, number, content);
         let mut request = Vec::new();
         Request::SendIndex(index(stream, number.get()))
             .encode(self.control.minor, &mut request)

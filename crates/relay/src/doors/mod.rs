@@ -10,6 +10,14 @@
 //! LTTng's data connections are silent until their first packet, which may take any time. Each control connection of a
 //! host lets one such connection of the same host wait without limit and without being sent away: producers open theirs
 //! after the control connection has spoken.
+//!
+//! The encrypted port ([`tls`]) has a lobby too; there the wait begins with the handshake, and a party is who has shown
+//! the same token and certificate, wherever it comes from.
+
+pub(crate) mod listen;
+mod socket;
+pub(crate) mod tls;
+mod who;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -18,11 +26,16 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use door::Role;
 use rustix::net::RecvFlags;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+use tokio::time::Instant as Deadline;
 use wire::live::{COMMAND_HEADER_LEN, Command, CommandHeader};
+
+pub(crate) use socket::Socket;
+pub(crate) use who::{Identity, Who};
 
 /// The longest header that begins a connection.
 const LONGEST_HEADER: usize = 32;
@@ -88,9 +101,18 @@ impl Peers {
     }
 }
 
-/// How many producers each host has, and how many silent data connections go with them.
+/// Whose connections belong together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Party {
+    /// Those of a host.
+    Host(IpAddr),
+    /// Those of who has shown who it is.
+    Known(Identity),
+}
+
+/// How many producers each party has, and how many silent data connections go with them.
 #[derive(Debug, Default)]
-pub(crate) struct Hosts(Mutex<HashMap<IpAddr, Host>>);
+pub(crate) struct Hosts(Mutex<HashMap<Party, Host>>);
 
 #[derive(Debug, Default)]
 struct Host {
@@ -98,42 +120,42 @@ struct Host {
     expected: usize,
 }
 
-/// One of a host's connections, until it is dropped.
+/// One of a party's connections, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Known {
     hosts: Arc<Hosts>,
-    host: IpAddr,
+    party: Party,
     is_producer: bool,
 }
 
 impl Hosts {
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Host>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Party, Host>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A control connection that has spoken.
-    fn producer(self: &Arc<Self>, host: IpAddr) -> Known {
-        self.lock().entry(host).or_default().producers += 1;
-        Known { hosts: Arc::clone(self), host, is_producer: true }
+    fn producer(self: &Arc<Self>, party: &Party) -> Known {
+        self.lock().entry(party.clone()).or_default().producers += 1;
+        Known { hosts: Arc::clone(self), party: party.clone(), is_producer: true }
     }
 
-    /// A data connection, if a producer of its host has none yet.
-    fn expect(self: &Arc<Self>, host: IpAddr) -> Option<Known> {
+    /// A data connection, if a producer of its party has none yet.
+    fn expect(self: &Arc<Self>, party: &Party) -> Option<Known> {
         let mut hosts = self.lock();
-        let known = hosts.get_mut(&host).filter(|host| host.expected < host.producers)?;
+        let known = hosts.get_mut(party).filter(|host| host.expected < host.producers)?;
         known.expected += 1;
-        Some(Known { hosts: Arc::clone(self), host, is_producer: false })
+        Some(Known { hosts: Arc::clone(self), party: party.clone(), is_producer: false })
     }
 }
 
 impl Drop for Known {
     fn drop(&mut self) {
         let mut hosts = self.hosts.lock();
-        let Some(host) = hosts.get_mut(&self.host) else { return };
+        let Some(host) = hosts.get_mut(&self.party) else { return };
         let count = if self.is_producer { &mut host.producers } else { &mut host.expected };
         *count = count.saturating_sub(1);
         if host.producers == 0 && host.expected == 0 {
-            hosts.remove(&self.host);
+            hosts.remove(&self.party);
         }
     }
 }
@@ -150,6 +172,14 @@ pub(crate) enum First {
 }
 
 impl First {
+    const fn of(role: Role) -> Self {
+        match role {
+            Role::Control => Self::Command,
+            Role::Data => Self::Packet,
+            Role::Viewer => Self::Viewer,
+        }
+    }
+
     /// Length of the header in bytes.
     const fn len(self) -> usize {
         match self {
@@ -163,7 +193,8 @@ impl First {
 /// Connections of one port that have not spoken yet.
 #[derive(Debug)]
 pub(crate) struct Lobby {
-    first: First,
+    /// `None`: each connection says itself what it is for.
+    first: Option<First>,
     hosts: Arc<Hosts>,
     /// The most that wait without being expected.
     most: usize,
@@ -193,7 +224,12 @@ pub(crate) enum Gone {
 }
 
 impl Lobby {
-    pub(crate) fn new(first: First, hosts: Arc<Hosts>, most: usize, patience: Duration) -> Self {
+    pub(crate) fn new(
+        first: Option<First>,
+        hosts: Arc<Hosts>,
+        most: usize,
+        patience: Duration,
+    ) -> Self {
         let (waiting, left) = (Mutex::default(), Notify::new());
         Self { first, hosts, most: most.max(1), patience, waiting, left }
     }
@@ -216,7 +252,8 @@ impl Lobby {
     /// A place for a connection that was just accepted; who has waited longest may have to go for it. To be called in the
     /// order in which they were accepted: a host's expected connection is the first after its producer.
     pub(crate) fn enter(self: &Arc<Self>, host: IpAddr) -> Place {
-        let known = self.expect(host);
+        let party = Party::Host(host);
+        let known = self.expect(self.first, &party);
         let mut waiting = self.lock();
         let (number, sent_away) = (waiting.next, Arc::new(Notify::new()));
         waiting.next += 1;
@@ -230,11 +267,20 @@ impl Lobby {
             oldest.notify_one();
         }
         drop(waiting);
-        Place { lobby: Arc::clone(self), number, host, known, sent_away }
+        let deadline = Deadline::now() + self.patience;
+        Place {
+            lobby: Arc::clone(self),
+            number,
+            first: self.first,
+            party,
+            known,
+            sent_away,
+            deadline,
+        }
     }
 
-    fn expect(&self, host: IpAddr) -> Option<Known> {
-        (self.first == First::Packet).then(|| self.hosts.expect(host)).flatten()
+    fn expect(&self, first: Option<First>, party: &Party) -> Option<Known> {
+        (first == Some(First::Packet)).then(|| self.hosts.expect(party)).flatten()
     }
 }
 
@@ -243,10 +289,13 @@ impl Lobby {
 pub(crate) struct Place {
     lobby: Arc<Lobby>,
     number: u64,
-    host: IpAddr,
+    first: Option<First>,
+    party: Party,
     /// Of an expected connection.
     known: Option<Known>,
     sent_away: Arc<Notify>,
+    /// Until when a guest may stay.
+    deadline: Deadline,
 }
 
 impl Drop for Place {
@@ -260,32 +309,54 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// Waits until the connection's first header is there, which is left unread. What comes back is to be kept while the
-    /// connection is served.
+    /// Waits until the first header of a plain connection is there, which is left unread. What comes back is to be kept
+    /// while the connection is served.
     pub(crate) async fn wait(mut self, stream: &TcpStream) -> Result<Option<Known>, Gone> {
-        let lobby = Arc::clone(&self.lobby);
-        let spoken = first_header(stream, lobby.first.len());
-        tokio::pin!(spoken);
+        let needed = self.first.map_or(0, First::len);
+        let head = self.stay(first_header(stream, needed)).await?;
+        let head = head.map_err(|_ended| Gone::Ended)?;
+        Ok(self.spoke(&head))
+    }
+
+    /// The connection has shown who it is and what it is for.
+    fn turned_out(&mut self, first: First, identity: Identity) {
+        (self.first, self.party) = (Some(first), Party::Known(identity));
+        self.be_expected();
+    }
+
+    /// Does something that may take as long as the connection may stay.
+    async fn stay<T>(&mut self, doing: impl Future<Output = T>) -> Result<T, Gone> {
+        let sent_away = Arc::clone(&self.sent_away);
+        let mut doing = std::pin::pin!(doing);
         loop {
             tokio::select! {
                 biased;
-                head = &mut spoken => return match head {
-                    Ok(head) if lobby.first == First::Command => {
-                        Ok(greets(&head).then(|| lobby.hosts.producer(self.host)))
-                    }
-                    Ok(_) => Ok(self.known.take()),
-                    Err(_ended) => Err(Gone::Ended),
-                },
-                () = self.sent_away.notified() => return Err(Gone::Crowded),
-                () = tokio::time::sleep(lobby.patience), if self.known.is_none() => {
+                done = &mut doing => return Ok(done),
+                () = sent_away.notified() => return Err(Gone::Crowded),
+                () = tokio::time::sleep_until(self.deadline), if self.known.is_none() => {
                     // Its producer may have come after it.
-                    self.known = lobby.expect(self.host);
+                    self.be_expected();
                     if self.known.is_none() {
                         return Err(Gone::Silent);
                     }
-                    lobby.lock().guests.remove(&self.number);
                 }
             }
+        }
+    }
+
+    /// Has the connection stay as long as it likes, if a producer waits for it.
+    fn be_expected(&mut self) {
+        self.known = self.lobby.expect(self.first, &self.party);
+        if self.known.is_some() {
+            self.lobby.lock().guests.remove(&self.number);
+        }
+    }
+
+    /// What is to be kept while a connection is served that began with `head`.
+    fn spoke(&mut self, head: &[u8; LONGEST_HEADER]) -> Option<Known> {
+        match self.first {
+            Some(First::Command) => greets(head).then(|| self.lobby.hosts.producer(&self.party)),
+            _ => self.known.take(),
         }
     }
 }
@@ -368,7 +439,8 @@ mod tests {
     #[test]
     fn only_one_silent_data_connection_goes_with_each_producer() {
         let hosts = Arc::<Hosts>::default();
-        let (near, far) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let host = |text: &str| Party::Host(text.parse().unwrap());
+        let (near, far) = (&host("10.0.0.1"), &host("10.0.0.2"));
         assert!(hosts.expect(near).is_none());
         let producers = [hosts.producer(near), hosts.producer(near)];
         let first = hosts.expect(near);

@@ -1,14 +1,12 @@
 //! The packets of a stream file, one after the other.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use ctf::packet::{EventReader, Outcome, PacketInfo, decode_packet_header};
 use ctf::{ClockClass, TraceClass};
-use tracedir::MAX_PACKET_BYTES;
+use tracedir::{MAX_PACKET_BYTES, PacketSource};
 
 use crate::error::Cause;
 
@@ -26,15 +24,15 @@ pub(crate) struct Head {
 
 /// Reads packets with `pread`: a file that is cut meanwhile gives an error and no fault.
 pub(crate) struct PacketFile<'c> {
-    file: File,
+    file: PacketSource,
     len: u64,
     class: &'c Arc<TraceClass>,
 }
 
 impl<'c> PacketFile<'c> {
     pub(crate) fn open(path: &Path, class: &'c Arc<TraceClass>) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let len = file.metadata()?.len();
+        let file = PacketSource::open(path)?;
+        let len = file.content_len()?;
         Ok(Self { file, len, class })
     }
 

@@ -4,7 +4,6 @@
 //! what contradicts something else, and what the tracers lost. Nothing is written. Memory: one packet.
 
 use std::fmt;
-use std::fs::File;
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +25,7 @@ use crate::manifest::{self, Difference, MANIFEST, Manifest};
 use crate::merge::LossKind;
 use crate::options::{Correlate, ReadOptions};
 use crate::recording::Recording;
+use crate::source::PacketSource;
 use crate::stream::{PacketFile, Stream};
 use crate::window::{Handles, READ_AHEAD, Window};
 
@@ -321,9 +321,10 @@ impl Problem {
                 Difference::OtherStream { class_id, .. } => {
                     vec![number("class_id", (*class_id).into())]
                 }
-                Difference::Unreadable { .. } | Difference::Changed | Difference::Unnamed => {
-                    Vec::new()
-                }
+                Difference::Unreadable { .. }
+                | Difference::Changed
+                | Difference::Recompressed
+                | Difference::Unnamed => Vec::new(),
             },
             Self::More { what, count } => {
                 vec![("what", Detail::Word(what)), number("count", (*count).into())]
@@ -511,7 +512,7 @@ impl Checker<'_> {
     fn file(&mut self, file: &PacketFile, course: &mut Course) {
         self.checked.files += 1;
         let path = &*file.file.path;
-        let mut headers = match File::open(path) {
+        let mut headers = match PacketSource::open(path) {
             Ok(source) => Headers::new(source, &file.class),
             Err(error) => {
                 let lost_bytes = file.file.len;

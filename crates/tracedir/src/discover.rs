@@ -1,13 +1,13 @@
 //! Which folders below a path are traces.
 //!
 //! A folder with a file `metadata` is one *physical trace*; every other regular file in it whose name does not
-//! begin with `.` is a stream file. A folder named `index` holds LTTng's packet indexes. Folders nest as LTTng
+//! begin with `.` is a stream file; one that is compressed is listed by its plain name, with the length of its packets. A folder named `index` holds LTTng's packet indexes. Folders nest as LTTng
 //! lays them out (`kernel/`, `ust/uid/…`, `archives/<chunk>/…`) or in any other way, and a trace may lie
 //! inside of another.
 //!
 //! Symbolic links below the given paths are not followed: a recording never leads out of its folder.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::chunk::{ARCHIVES, ChunkName};
 use crate::error::{Action, Error};
 use crate::finding::Findings;
+use crate::source;
 
 /// Deepest nesting below a given path. LTTng's deepest layout needs 9.
 pub const MAX_DEPTH: usize = 32;
@@ -55,9 +56,9 @@ impl TraceFolder {
 /// One file of packets, as it was when it was listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamFile {
-    /// The file.
+    /// The file; of one that is compressed, its name without the ending (see [`PacketSource`](crate::PacketSource)).
     pub path: PathBuf,
-    /// Its length in bytes.
+    /// Its length in bytes, decompressed.
     pub len: u64,
 }
 
@@ -313,7 +314,30 @@ fn list(folder: &Path) -> Result<Listing, Error> {
         }
     }
     listing.files.sort_by(|a, b| a.path.cmp(&b.path));
+    take_compressed(&mut listing);
     Ok(listing)
+}
+
+/// Lists compressed files by the names of what is in them; not where the plain file is there as well.
+fn take_compressed(listing: &mut Listing) {
+    let is_named_so = |file: &StreamFile| file.path.file_name().and_then(source::plain_name);
+    if !listing.files.iter().any(|file| is_named_so(file).is_some()) {
+        return;
+    }
+    let plain: BTreeSet<PathBuf> = listing.files.iter().map(|file| file.path.clone()).collect();
+    for mut file in std::mem::take(&mut listing.files) {
+        let name = is_named_so(&file).filter(|name| name != METADATA);
+        if let Some(name) = name
+            && let Some(len) = source::compressed_len(&file.path)
+        {
+            file = StreamFile { path: file.path.with_file_name(name), len };
+            if plain.contains(&file.path) {
+                continue;
+            }
+        }
+        listing.files.push(file);
+    }
+    listing.files.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
 #[cfg(test)]

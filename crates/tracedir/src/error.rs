@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::correlate::Uncorrelated;
+use crate::manifest::Difference;
 
 /// Why a recording cannot be opened or listed at all. Damage inside of one is a [`Finding`](crate::Finding).
 #[derive(Debug, Error)]
@@ -70,6 +71,14 @@ pub enum Error {
         /// Bytes in the stream files of the same folder.
         stream_bytes: u64,
     },
+    /// A folder is no sealed chunk.
+    #[error("{} has no manifest that says it is complete{}", path.display(), problem.as_ref().map(|it| format!(": {it}")).unwrap_or_default())]
+    NoManifest {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with the one that is there.
+        problem: Option<Difference>,
+    },
     /// Times of two traces cannot be put in one order.
     #[error("times cannot be compared: {0}")]
     Uncorrelated(Box<Uncorrelated>),
@@ -101,6 +110,8 @@ pub enum Action {
     Open,
     /// Reading a file.
     Read,
+    /// Writing, renaming or removing a file.
+    Write,
 }
 
 impl std::fmt::Display for Action {
@@ -109,6 +120,7 @@ impl std::fmt::Display for Action {
             Self::List => "list",
             Self::Open => "open",
             Self::Read => "read",
+            Self::Write => "write",
         })
     }
 }

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
-use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +20,7 @@ use crate::lane::{Lane, PacketEnds, Pending};
 use crate::merge::{Item, MAX_OPEN_FILES, item};
 use crate::options::{Correlate, ReadOptions};
 use crate::recording::clock_of_trace;
+use crate::source::{self, PacketSource};
 use crate::stream::{COMPARED, PacketFile, Stream, StreamKey};
 use crate::turns::Turn;
 use crate::window::{Handles, READ_AHEAD_OF_MANY, Window};
@@ -227,7 +227,7 @@ impl Follow {
     fn take_cut_packets(&mut self) {
         for (path, known) in &self.files {
             let Known::Read { source, inode } = known else { continue };
-            let Ok(len) = fs::metadata(path).map(|attributes| attributes.len()) else { continue };
+            let len = source::len_of(path);
             let Some(source) = self.sources.get_mut(*source) else { continue };
             let files = source.inodes.iter().zip(&mut source.stream.files);
             let own = files.filter(|(own, file)| *own == inode && file.file.path == *path);
@@ -243,7 +243,7 @@ impl Follow {
         for path in paths {
             let folder = path.parent().and_then(|folder| self.folders.get(folder));
             let Some(class) = folder.and_then(|folder| folder.class.clone()) else { continue };
-            let len = fs::metadata(&path).map_or(0, |attributes| attributes.len());
+            let len = source::len_of(&path);
             if len == 0 {
                 continue;
             }
@@ -410,8 +410,8 @@ impl Follow {
             return;
         }
         // What cannot be read yet is tried again, and told in the end.
-        let Ok(handle) = File::open(&file.path) else { return };
-        let Ok(attributes) = handle.metadata() else { return };
+        let Ok(handle) = PacketSource::open(&file.path) else { return };
+        let Ok(attributes) = handle.file().metadata() else { return };
         let inode = (attributes.dev(), attributes.ino());
         let len = file.len;
         let Ok(mut opened) = PacketFile::open(file, class) else { return };
@@ -504,8 +504,8 @@ impl Follow {
         if file.len == known.file.len {
             return true;
         }
-        let Ok(handle) = File::open(&file.path) else { return true };
-        let same = handle.metadata().is_ok_and(|it| (it.dev(), it.ino()) == inode);
+        let Ok(handle) = PacketSource::open(&file.path) else { return true };
+        let same = handle.file().metadata().is_ok_and(|it| (it.dev(), it.ino()) == inode);
         if !same || file.len < known.file.len {
             return false;
         }
@@ -645,7 +645,7 @@ fn reach(file: &PacketFile, last: &Head) -> i64 {
 }
 
 /// Where the whole packets of a file of `len` bytes end, and the last of them, if there are more than is known.
-fn whole_packets(handle: File, file: &PacketFile, len: u64) -> Option<(u64, Head)> {
+fn whole_packets(handle: PacketSource, file: &PacketFile, len: u64) -> Option<(u64, Head)> {
     let mut headers = Headers::new(handle, &file.class);
     let mut whole = file.file.len;
     let mut last = None;

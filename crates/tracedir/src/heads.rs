@@ -11,15 +11,15 @@
 //! Places inside of a packet are not kept: going over the event records of one packet costs less than a millisecond per
 //! mebibyte, and the places would be the only memory that grows with a trace.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use ctf::TraceClass;
 use ctf::index::IndexEntry;
 use ctf::packet::{Outcome, PacketInfo, decode_packet_header};
 
 use crate::finding::Cause;
+use crate::seekable::read_at_most;
+use crate::source::PacketSource;
 use crate::stream::PacketFile;
 use crate::window::{FIRST_LOOK, READ_AHEAD};
 
@@ -100,7 +100,7 @@ impl Head {
 /// Reads packet headers at any place of a file.
 #[derive(Debug)]
 pub(crate) struct Headers<'c> {
-    source: File,
+    source: PacketSource,
     class: &'c TraceClass,
     buffer: Vec<u8>,
     /// Where in the file the buffer begins.
@@ -110,7 +110,7 @@ pub(crate) struct Headers<'c> {
 }
 
 impl<'c> Headers<'c> {
-    pub(crate) const fn new(source: File, class: &'c TraceClass) -> Self {
+    pub(crate) const fn new(source: PacketSource, class: &'c TraceClass) -> Self {
         Self { source, class, buffer: Vec::new(), start: 0, look: FIRST_LOOK }
     }
 
@@ -164,7 +164,7 @@ pub(crate) struct HeadReader<'f> {
 
 impl<'f> HeadReader<'f> {
     pub(crate) fn open(file: &'f PacketFile) -> io::Result<Self> {
-        Ok(Self { file, headers: Headers::new(File::open(&file.file.path)?, &file.class) })
+        Ok(Self { file, headers: Headers::new(PacketSource::open(&file.file.path)?, &file.class) })
     }
 
     /// The header at `offset`.
@@ -233,18 +233,4 @@ impl Uniform<'_, '_> {
         }
         Some(before)
     }
-}
-
-/// Fills `buffer` from `offset`; fewer bytes only at the file's end.
-pub(crate) fn read_at_most(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset.saturating_add(filled as u64)) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }

@@ -35,8 +35,10 @@
 mod check;
 mod chunk;
 mod classes;
+mod compress;
 mod correlate;
 mod count;
+mod digest;
 mod discover;
 mod error;
 mod finding;
@@ -50,7 +52,9 @@ pub mod manifest;
 mod merge;
 mod options;
 mod recording;
+pub mod seekable;
 mod skip;
+mod source;
 mod stream;
 mod survey;
 mod turns;
@@ -61,6 +65,7 @@ pub use chunk::{
     ARCHIVES, Chunk, ChunkName, Missing, SessionChunks, UnsealedChunk, has_chunks, session_chunks,
 };
 pub use classes::{ClassCache, MAX_METADATA_BYTES};
+pub use compress::{Repacked, compress_chunk, compress_loose, decompress_chunk, decompress_loose};
 pub use correlate::{ClockGroup, ClockOfTrace, ClockOrigin, Uncorrelated};
 pub use count::Counted;
 pub use discover::{MAX_DEPTH, MAX_STREAM_FILES, StreamFile, TraceFolder, discover};
@@ -73,5 +78,6 @@ pub use lane::{MAX_PACKET_BYTES, PacketEnds};
 pub use merge::{Event, Item, Loss, LossKind, Merged};
 pub use options::{Correlate, ReadOptions};
 pub use recording::{LogicalTrace, Recording};
+pub use source::{PacketSource, compressed_path};
 pub use stream::{Stream, StreamCover, StreamKey};
 pub use survey::StreamSurvey;

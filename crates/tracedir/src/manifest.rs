@@ -7,9 +7,9 @@
 //! Bounds: [`MAX_MANIFEST_BYTES`] are read, [`MAX_MANIFEST_FILES`] are listed, [`StreamSurvey::GAPS`] gaps of each stream.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::fs::{self, File, FileTimes, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Component, Path, PathBuf};
 
 use ctf::{CtfVersion, EnvValue};
 use model::Timestamp;
@@ -17,11 +17,14 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::classes::ClassCache;
+use crate::digest::hex;
 use crate::discover::{INDEX, MAX_DEPTH, METADATA};
 use crate::error::{Action, Error};
 use crate::finding::Findings;
 use crate::options::{Correlate, ReadOptions};
 use crate::recording::{LogicalTrace, Recording};
+use crate::seekable::Source;
+use crate::source::{self, PacketSource};
 use crate::survey::{StreamSurvey, Told};
 
 /// Name of a chunk's manifest.
@@ -209,6 +212,40 @@ pub struct ManifestFile {
     pub bytes: u64,
     /// SHA-256 of its bytes, hexadecimal.
     pub sha256: String,
+    /// What it is compressed to: a file of that name with `.zst` behind it. What the other fields say is so of its content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compressed: Option<CompressedFile>,
+}
+
+/// A compressed file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompressedFile {
+    /// Its length.
+    pub bytes: u64,
+    /// SHA-256 of its bytes, hexadecimal.
+    pub sha256: String,
+}
+
+impl ManifestFile {
+    /// Bytes that it takes on the disk.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        self.compressed.as_ref().map_or(self.bytes, |compressed| compressed.bytes)
+    }
+
+    /// The file's path in a chunk's folder as it is on the disk; `None` for one that leads elsewhere.
+    #[must_use]
+    pub fn stored_path(&self) -> Option<PathBuf> {
+        let path = inner_path(&self.path)?;
+        Some(if self.compressed.is_some() { source::compressed_path(&path) } else { path })
+    }
+}
+
+/// A path of a manifest, if it leads to something below the chunk's folder.
+pub(crate) fn inner_path(path: &str) -> Option<PathBuf> {
+    let is_inner = |component| matches!(component, Component::Normal(_));
+    let path = Path::new(path);
+    (!path.as_os_str().is_empty() && path.components().all(is_inner)).then(|| path.to_owned())
 }
 
 /// Sums over a chunk.
@@ -255,6 +292,9 @@ pub enum Difference {
         "the file's checksum is not the manifest's: its bytes were changed after it was sealed"
     )]
     Changed,
+    /// A compressed file whose content is right, and which is not the one that the manifest describes.
+    #[error("the file was compressed again after the manifest was written")]
+    Recompressed,
     /// A file that the manifest does not name.
     #[error("the manifest does not name this file")]
     Unnamed,
@@ -316,7 +356,14 @@ impl Contents {
                             }
                         }
                         Ok(_) => {}
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                            if source::compressed_len(&source::compressed_path(&path)).is_some() {
+                                contents.add_file(folder, &path)?;
+                                if traces.first().is_none_or(|trace| *trace != folder) {
+                                    traces.insert(0, folder.to_owned());
+                                }
+                            }
+                        }
                         Err(error) => return Err(Error::io(Action::Open, path, error)),
                     }
                 }
@@ -345,7 +392,13 @@ impl Contents {
             if kind.is_dir() {
                 self.add_folder(base, &entry.path(), depth + 1)?;
             } else if kind.is_file() {
-                self.add_file(base, &entry.path())?;
+                let path = entry.path();
+                match source::plain_path(&path) {
+                    // While one is made of the other both are there.
+                    Some(plain) if plain.exists() => {}
+                    Some(plain) => self.add_file(base, &plain)?,
+                    None => self.add_file(base, &path)?,
+                }
             }
         }
         Ok(())
@@ -356,9 +409,9 @@ impl Contents {
             self.files_unlisted += 1;
             return Ok(());
         }
-        let (bytes, sha256) =
-            checksum(path).map_err(|source| Error::io(Action::Read, path, source))?;
-        self.files.push(ManifestFile { path: relative(base, path), bytes, sha256 });
+        let mut file = checksums(path).map_err(|source| Error::io(Action::Read, path, source))?;
+        file.path = relative(base, path);
+        self.files.push(file);
         Ok(())
     }
 
@@ -532,6 +585,27 @@ impl Manifest {
         Self::parse(&bytes)
     }
 
+    /// Writes it in place of the one that is there, in one step and with its date: that is when the chunk was sealed.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn replace(&self, folder: &Path) -> Result<(), Error> {
+        let path = folder.join(Self::name_in(folder));
+        let coming = folder.join(".manifest.json.new");
+        let failed = |source| Error::io(Action::Write, &path, source);
+        let write = || {
+            let sealed = fs::metadata(&path)?.modified()?;
+            let mut file =
+                OpenOptions::new().write(true).create(true).truncate(true).open(&coming)?;
+            file.write_all(&self.to_json())?;
+            file.set_times(FileTimes::new().set_modified(sealed))?;
+            file.sync_all()?;
+            fs::rename(&coming, &path)?;
+            File::open(folder)?.sync_all()
+        };
+        write().map_err(failed)
+    }
+
     /// Reads the text of a manifest; `None` for JSON of another kind.
     ///
     /// # Errors
@@ -566,7 +640,7 @@ impl Manifest {
         let own = self.contents.files.iter().filter_map(|file| {
             let mut components = Path::new(&file.path).components();
             match components.next() {
-                Some(std::path::Component::Normal(top)) => Some(PathBuf::from(top)),
+                Some(Component::Normal(top)) => Some(PathBuf::from(top)),
                 _ => None,
             }
         });
@@ -590,6 +664,11 @@ impl Manifest {
                     Difference::Length { found: now.bytes, expected: file.bytes }
                 }
                 Some(now) if now.sha256 != file.sha256 => Difference::Changed,
+                Some(ManifestFile { compressed: Some(now), .. })
+                    if file.compressed.as_ref().is_some_and(|compressed| compressed != now) =>
+                {
+                    Difference::Recompressed
+                }
                 Some(_) => continue,
             };
             differences.push((file.path.clone(), difference));
@@ -663,14 +742,40 @@ fn relative(base: &Path, path: &Path) -> String {
     if path.as_os_str().is_empty() { ".".to_owned() } else { path.to_string_lossy().into_owned() }
 }
 
-/// Length and SHA-256 of a file.
-fn checksum(path: &Path) -> io::Result<(u64, String)> {
-    let mut file = File::open(path)?;
+/// What a manifest says of a file, but for its path. Of a compressed one that cannot be decompressed the checksum is absent.
+fn checksums(path: &Path) -> io::Result<ManifestFile> {
+    let nameless =
+        |bytes, sha256, compressed| ManifestFile { path: String::new(), bytes, sha256, compressed };
+    let source = match PacketSource::open(path) {
+        Ok(source) => source,
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Ok(nameless(source::len_of(path), String::new(), None));
+        }
+        Err(error) => return Err(error),
+    };
+    let compressed = match source.is_compressed() {
+        true => {
+            let (bytes, sha256) = checksum(source.file())?;
+            Some(CompressedFile { bytes, sha256 })
+        }
+        false => None,
+    };
+    match checksum(&source) {
+        Ok((bytes, sha256)) => Ok(nameless(bytes, sha256, compressed)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Ok(nameless(source.content_len()?, String::new(), compressed))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Length and SHA-256.
+pub(crate) fn checksum(source: &impl Source) -> io::Result<(u64, String)> {
     let mut digest = Sha256::new();
     let mut piece = vec![0; PIECE];
     let mut len = 0;
     loop {
-        let read = match file.read(&mut piece) {
+        let read = match source.read_some_at(&mut piece, len) {
             Ok(0) => break,
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -679,14 +784,7 @@ fn checksum(path: &Path) -> io::Result<(u64, String)> {
         digest.update(piece.get(..read).unwrap_or_default());
         len += read as u64;
     }
-    let digest = digest.finalize();
-    let mut hex = String::with_capacity(64);
-    for byte in digest {
-        for digit in [byte >> 4, byte & 15] {
-            hex.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
-        }
-    }
-    Ok((len, hex))
+    Ok((len, hex(&digest.finalize())))
 }
 
 #[cfg(test)]
@@ -778,11 +876,16 @@ mod tests {
         let folder = outside.path().join("chunk");
         fs::create_dir_all(folder.join("ust")).unwrap();
         std::os::unix::fs::symlink(outside.path(), folder.join("link")).unwrap();
-        let (_, sha256) = checksum(&outside.path().join("secret")).unwrap();
+        let sha256 = checksums(&outside.path().join("secret")).unwrap().sha256;
         let absolute = outside.path().join("secret").display().to_string();
         let mut sealed = manifest();
         for path in ["../secret", "ust/../../secret", "link/secret", "", ".", "/", &absolute] {
-            let file = ManifestFile { path: path.to_owned(), bytes: 7, sha256: sha256.clone() };
+            let file = ManifestFile {
+                path: path.to_owned(),
+                bytes: 7,
+                sha256: sha256.clone(),
+                compressed: None,
+            };
             sealed.contents.files.push(file);
         }
         let differences = sealed.differences(&folder).unwrap();

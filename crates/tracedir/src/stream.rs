@@ -1,6 +1,5 @@
 //! Streams of packets over one or more files.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use crate::finding::Cause;
 use crate::heads::{Head, HeadReader, Headers};
 use crate::index::{Index, IndexProblem};
 use crate::join;
+use crate::source::PacketSource;
 
 /// What a stream is, whichever files hold it.
 ///
@@ -191,7 +191,7 @@ impl PacketFile {
         file: StreamFile,
         class: &Arc<TraceClass>,
     ) -> Result<Self, (StreamFile, Cause)> {
-        let source = match File::open(&file.path) {
+        let source = match PacketSource::open(&file.path) {
             Ok(source) => source,
             Err(error) => return Err((file, Cause::Io(error))),
         };

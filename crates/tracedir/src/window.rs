@@ -3,13 +3,13 @@
 //! Files are read with `pread` into memory of our own: a recording that is rotated, cleared or truncated under a reader
 //! gives a short read and an error, where a mapped file would end the process.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::heads::read_at_most;
+use crate::seekable::read_at_most;
+use crate::source::PacketSource;
 
 /// Bytes read at once while packets are smaller. Streams are read in parallel, so this is the memory of each.
 pub(crate) const READ_AHEAD: usize = 64 << 10;
@@ -36,7 +36,7 @@ const SPARE: usize = 4;
 pub(crate) struct Window {
     handles: Handles,
     read_ahead: usize,
-    file: Option<File>,
+    file: Option<PacketSource>,
     start: u64,
     /// What was read, and beyond it what an earlier reading left there.
     buffer: Bytes,
@@ -89,7 +89,7 @@ impl Window {
     fn fill(&mut self, path: &Path, offset: u64, skip: usize, len: usize) -> io::Result<()> {
         let file = match self.file.take() {
             Some(file) => file,
-            None => File::open(path)?,
+            None => PacketSource::open(path)?,
         };
         // A packet is looked at twice, first its header: what is there already is not read again.
         let held = self.filled - skip;

@@ -6,6 +6,7 @@
     reason = "a test fails by panicking; helpers stand outside of test functions"
 )]
 
+mod compressed;
 mod ctf_check;
 mod ctf_convert;
 mod ctf_info;

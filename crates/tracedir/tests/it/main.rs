@@ -8,6 +8,7 @@
 
 mod chunks;
 mod clocks;
+mod compressed;
 mod counting;
 mod damage;
 mod discovery;
@@ -20,3 +21,6 @@ mod manifests;
 mod reading;
 mod seeking;
 mod text;
+
+#[global_allocator]
+static ALLOCATOR: testkit::alloc::Counting = testkit::alloc::Counting;

@@ -9,7 +9,7 @@ use tracedir::manifest::{
 use tracedir::{Checked, Problem, check};
 
 /// Makes `folder` a sealed chunk.
-fn seal(folder: &Path) -> Manifest {
+pub(crate) fn seal(folder: &Path) -> Manifest {
     let manifest = Manifest {
         format: MANIFEST_FORMAT.to_owned(),
         origin: Origin {
@@ -29,7 +29,7 @@ fn seal(folder: &Path) -> Manifest {
 }
 
 /// What is wrong with a folder beyond `known` remarks: files and differences from manifests.
-fn differences(folder: &Path) -> (Checked, Vec<(String, Difference)>) {
+pub(crate) fn differences(folder: &Path) -> (Checked, Vec<(String, Difference)>) {
     let mut found = Vec::new();
     let checked = check(&[folder], &mut |remark| {
         if let Problem::Manifest(difference) = remark.problem {
@@ -41,7 +41,7 @@ fn differences(folder: &Path) -> (Checked, Vec<(String, Difference)>) {
 }
 
 /// A chunk of recorded traces, each in a folder of its own.
-fn chunk() -> Option<tempfile::TempDir> {
+pub(crate) fn chunk() -> Option<tempfile::TempDir> {
     let chunk = tempfile::tempdir().unwrap();
     for name in ["kernel-uneven-1cpu", "ust-lost-events"] {
         let Some(trace) = testkit::unpacked_trace(name) else { continue };
@@ -54,7 +54,7 @@ fn chunk() -> Option<tempfile::TempDir> {
     Some(chunk)
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

@@ -2,6 +2,7 @@
 
 mod check;
 mod classes;
+mod compress;
 mod convert;
 mod info;
 
@@ -14,7 +15,8 @@ Examples:
   throughline ctf info session/        streams, packets, clocks, environment, loss
   throughline ctf check session/       everything that is wrong, and where
   throughline ctf info --format json session/ | jq '.traces[].streams[].packets'
-  throughline ctf convert session/ -o session-ctf2/ --to 2";
+  throughline ctf convert session/ -o session-ctf2/ --to 2
+  throughline ctf compress session/    sealed chunks take less room and are read as before";
 
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES, arg_required_else_help = true)]
@@ -31,6 +33,10 @@ enum Verb {
     Check(check::Args),
     /// Write traces in another version of the format, or cut them by time
     Convert(convert::Args),
+    /// Compress the data streams of sealed chunks where they lie
+    Compress(compress::Compress),
+    /// Undo that
+    Decompress(compress::Decompress),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -38,5 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         Verb::Info(args) => info::run(args),
         Verb::Check(args) => check::run(args),
         Verb::Convert(args) => convert::run(args),
+        Verb::Compress(args) => compress::compress(args),
+        Verb::Decompress(args) => compress::decompress(args),
     }
 }

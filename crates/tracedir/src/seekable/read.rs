@@ -1,0 +1,199 @@
+//! Reads any place of compressed content.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use zstd::bulk::Decompressor;
+
+use super::table::{Frame, SeekTable};
+use super::{SeekableError, Source, read_at_most};
+
+/// Compressed content that is read at any place; from several threads too.
+#[derive(Debug)]
+pub struct Seekable<S> {
+    source: S,
+    table: SeekTable,
+    held: Mutex<Held>,
+}
+
+/// The content of the frame that was read last.
+#[derive(Debug, Default)]
+struct Held {
+    number: Option<usize>,
+    content: Vec<u8>,
+}
+
+thread_local! {
+    /// What zstd needs to decompress, about 160 KiB: once for each thread that does.
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+impl<S: Source> Seekable<S> {
+    /// Reads the table of a file of `file_len` bytes.
+    ///
+    /// # Errors
+    /// As [`SeekTable::read`].
+    pub fn open(source: S, file_len: u64) -> io::Result<Self> {
+        let table = SeekTable::read(&source, file_len)?;
+        Ok(Self { source, table, held: Mutex::default() })
+    }
+
+    /// Where the frames are.
+    pub const fn table(&self) -> &SeekTable {
+        &self.table
+    }
+
+    /// What it reads from.
+    pub const fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// Reads content from `offset`; fewer bytes than asked for at the end of a frame.
+    ///
+    /// # Errors
+    /// [`SeekableError::Frame`], and what reading says.
+    pub fn read_some_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let number = self.table.frame_at(offset);
+        let Some(frame) = self.table.frame(number) else { return Ok(0) };
+        let skip = usize::try_from(offset - frame.content_offset).unwrap_or(usize::MAX);
+        let wanted = frame.content_len.saturating_sub(skip).min(buffer.len());
+        let Some(buffer) = buffer.get_mut(..wanted) else { return Ok(0) };
+        if wanted == frame.content_len {
+            self.decompress(number, frame, buffer)?;
+            return Ok(wanted);
+        }
+        // What was being decompressed when another thread failed is not taken for content.
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.number != Some(number) {
+            held.number = None;
+            held.content.resize(frame.content_len, 0);
+            self.decompress(number, frame, &mut held.content)?;
+            held.number = Some(number);
+        }
+        let content = held.content.get(skip..skip.saturating_add(wanted)).unwrap_or_default();
+        buffer.copy_from_slice(content);
+        Ok(wanted)
+    }
+
+    /// Fills `content`, which is as long as the table says.
+    fn decompress(&self, number: usize, frame: Frame, content: &mut [u8]) -> io::Result<()> {
+        let Frame { offset, len, .. } = frame;
+        let announced = content.len();
+        let failed = |problem: String| SeekableError::Frame {
+            frame: number,
+            offset_bytes: offset,
+            announced: announced as u64,
+            problem,
+        };
+        let mut bytes = vec![0; len];
+        if read_at_most(&self.source, &mut bytes, offset)? < len {
+            return Err(failed("the file ends before it".to_owned()).into());
+        }
+        DECOMPRESSOR.with_borrow_mut(|decompressor| {
+            let decompressor = match decompressor {
+                Some(decompressor) => decompressor,
+                None => decompressor.insert(Decompressor::new()?),
+            };
+            match decompressor.decompress_to_buffer(&bytes, content) {
+                Ok(found) if found == announced => Ok(()),
+                Ok(found) => Err(failed(format!("it holds {found}")).into()),
+                Err(error) => Err(failed(error.to_string()).into()),
+            }
+        })
+    }
+}
+
+impl<S: Source> Source for Seekable<S> {
+    fn read_some_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        Self::read_some_at(self, buffer, offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FrameEnds, Level, compress};
+    use super::*;
+
+    /// Content that neither repeats at once nor is random.
+    fn content(len: usize) -> Vec<u8> {
+        (0..len as u64).map(|at| ((at * at) >> 9).to_le_bytes()[0]).collect()
+    }
+
+    fn compressed(content: &[u8], packets: &[u64]) -> Vec<u8> {
+        let mut file = Vec::new();
+        let ends = FrameEnds::new(packets.iter().copied(), content.len() as u64);
+        let written =
+            compress(&mut &*content, ends, Level::default(), &mut file, &|| true).unwrap();
+        assert_eq!(
+            (written.content_bytes, written.bytes),
+            (content.len() as u64, file.len() as u64)
+        );
+        file
+    }
+
+    fn open(file: &[u8]) -> Seekable<&[u8]> {
+        Seekable::open(file, file.len() as u64).unwrap()
+    }
+
+    #[test]
+    fn any_place_is_read_as_it_was() {
+        let content = content(1_500_000);
+        let file = compressed(&content, &[4096, 300_000, 1_400_000]);
+        let reader = open(&file);
+        assert_eq!(reader.table().content_len(), 1_500_000);
+        for (offset, len) in [(0, 10), (4090, 100), (299_999, 1_200_000), (1_499_999, 5), (7, 0)] {
+            let mut bytes = vec![0; len];
+            let at = usize::try_from(offset).unwrap();
+            let read = read_at_most(&reader, &mut bytes, offset).unwrap();
+            assert_eq!(&bytes[..read], &content[at..(at + len).min(content.len())], "{offset}");
+        }
+        let mut all = vec![0; content.len()];
+        assert_eq!(read_at_most(&reader, &mut all, 0).unwrap(), content.len());
+        assert_eq!(all, content);
+        assert_eq!(reader.read_some_at(&mut all, u64::MAX).unwrap(), 0);
+    }
+
+    #[test]
+    fn zstd_itself_reads_it() {
+        let content = content(700_000);
+        let file = compressed(&content, &[]);
+        // Frames one after the other, and a skippable one.
+        assert_eq!(zstd::stream::decode_all(&*file).unwrap(), content);
+    }
+
+    #[test]
+    fn a_changed_byte_of_a_frame_is_told_with_the_place_of_the_frame() {
+        let content = content(600_000);
+        let mut file = compressed(&content, &[]);
+        let second = open(&file).table().frame(1).unwrap();
+        let at = usize::try_from(second.offset).unwrap() + second.len / 2;
+        file[at] ^= 1;
+        let reader = open(&file);
+        let mut bytes = [0; 100];
+        assert_eq!(reader.read_some_at(&mut bytes, 0).unwrap(), 100);
+        for _ in 0..2 {
+            let error = reader.read_some_at(&mut bytes, second.content_offset).unwrap_err();
+            match error.downcast::<SeekableError>().unwrap() {
+                SeekableError::Frame { frame: 1, offset_bytes, .. } => {
+                    assert_eq!(offset_bytes, second.offset);
+                }
+                other => panic!("{other}"),
+            }
+        }
+        assert_eq!(reader.read_some_at(&mut bytes, 10).unwrap(), 100, "the others are read");
+        assert_eq!(bytes, content[10..110]);
+    }
+
+    #[test]
+    fn a_frame_that_holds_more_or_less_than_the_table_says_is_refused() {
+        for claimed in [10_u32, 1000] {
+            let mut file = zstd::bulk::compress(&[0; 100], 3).unwrap();
+            let mut table = SeekTable::default();
+            table.push(u32::try_from(file.len()).unwrap(), claimed);
+            file.extend(table.encode());
+            let error = open(&file).read_some_at(&mut [0; 5], 0).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{claimed}");
+        }
+    }
+}

@@ -189,7 +189,7 @@ fn loose_files<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>, Error> {
         // One that cannot be read may describe anything below it.
         let manifest = Manifest::read(&folder).map_err(|problem| Error::NoManifest {
             path: folder.clone(),
-            problem: Some(problem),
+            problem: Some(Box::new(problem)),
         })?;
         let files = manifest.map(|manifest| manifest.contents.files).unwrap_or_default();
         described.extend(files.iter().map(|file| folder.join(&file.path)));
@@ -201,7 +201,9 @@ fn loose_files<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>, Error> {
 
 fn read_manifest(folder: &Path) -> Result<Manifest, Error> {
     let missing = |problem| Error::NoManifest { path: folder.to_owned(), problem };
-    Manifest::read(folder).map_err(|problem| missing(Some(problem)))?.ok_or_else(|| missing(None))
+    Manifest::read(folder)
+        .map_err(|problem| missing(Some(Box::new(problem))))?
+        .ok_or_else(|| missing(None))
 }
 
 /// Makes `path.zst` of `path`, whole and on the disk; `None` when the plain one is to stay. `known` is what its length and

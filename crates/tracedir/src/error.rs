@@ -77,7 +77,7 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
         /// What is wrong with the one that is there.
-        problem: Option<Difference>,
+        problem: Option<Box<Difference>>,
     },
     /// Times of two traces cannot be put in one order.
     #[error("times cannot be compared: {0}")]

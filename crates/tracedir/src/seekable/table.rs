@@ -16,8 +16,8 @@ use super::{MAX_FRAME_BYTES, MAX_FRAMES, SeekableError, Source, read_at_most};
 
 const SKIPPABLE: u32 = 0x184D_2A5E;
 const MAGIC: u32 = 0x8F92_EAB1;
-const HEAD_LEN: u64 = 8;
-const FOOT_LEN: u64 = 9;
+const HEAD_LEN: usize = 8;
+const FOOT_LEN: usize = 9;
 const CHECKSUMS: u8 = 0x80;
 const RESERVED: u8 = 0x7C;
 /// A frame that does not shrink is little longer than its content.
@@ -49,8 +49,8 @@ impl SeekTable {
     /// # Errors
     /// [`SeekableError`] when it is none or too large, and what reading says.
     pub fn read(source: &(impl Source + ?Sized), file_len: u64) -> io::Result<Self> {
-        let mut foot = [0; FOOT_LEN as usize];
-        let at = file_len.checked_sub(FOOT_LEN).ok_or(SeekableError::NoTable)?;
+        let mut foot = [0; FOOT_LEN];
+        let at = file_len.checked_sub(FOOT_LEN as u64).ok_or(SeekableError::NoTable)?;
         if read_at_most(source, &mut foot, at)? < foot.len() {
             return Err(SeekableError::NoTable.into());
         }
@@ -63,18 +63,19 @@ impl SeekTable {
             return Err(SeekableError::TooManyFrames { frames, limit: MAX_FRAMES }.into());
         }
         let entry_len: u64 = if flags & CHECKSUMS == 0 { 8 } else { 12 };
-        let len = HEAD_LEN + frames * entry_len + FOOT_LEN;
+        let len = HEAD_LEN as u64 + frames * entry_len + FOOT_LEN as u64;
         let offset_bytes = file_len.saturating_sub(len);
         let damaged = SeekableError::Table { offset_bytes };
         if len > file_len || flags & RESERVED != 0 {
             return Err(damaged.into());
         }
-        let mut bytes = vec![0; usize::try_from(len - FOOT_LEN).unwrap_or(usize::MAX)];
+        let mut bytes = vec![0; usize::try_from(len - FOOT_LEN as u64).unwrap_or(usize::MAX)];
         if read_at_most(source, &mut bytes, offset_bytes)? < bytes.len() {
             return Err(damaged.into());
         }
-        let (head, entries) = bytes.split_at_checked(HEAD_LEN as usize).unwrap_or_default();
-        if (word(head, 0), word(head, 4).map(u64::from)) != (Some(SKIPPABLE), Some(len - HEAD_LEN))
+        let (head, entries) = bytes.split_at_checked(HEAD_LEN).unwrap_or_default();
+        if (word(head, 0), word(head, 4).map(u64::from))
+            != (Some(SKIPPABLE), Some(len - HEAD_LEN as u64))
         {
             return Err(damaged.into());
         }

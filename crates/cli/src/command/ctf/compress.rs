@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use tracedir::Repacked;
-use tracedir::manifest;
+use tracedir::manifest::{self, Manifest};
 use tracedir::seekable::Level;
 
 use crate::outcome::{Outcome, complain};
@@ -48,7 +48,7 @@ struct What {
 
 pub(super) fn compress(args: &Compress) -> anyhow::Result<Outcome> {
     let go_on = &|| true;
-    let chunk = |folder: &PathBuf| tracedir::compress_chunk(folder, args.method, go_on);
+    let chunk = |folder: &PathBuf| Ok(tracedir::compress_chunk(folder, args.method, go_on)?);
     let mut done = each_chunk(&args.what, chunk).context("cannot compress")?;
     if args.what.without_manifest {
         let loose = tracedir::compress_loose(&args.what.paths, args.method, go_on);
@@ -60,7 +60,7 @@ pub(super) fn compress(args: &Compress) -> anyhow::Result<Outcome> {
 
 pub(super) fn decompress(args: &Decompress) -> anyhow::Result<Outcome> {
     let go_on = &|| true;
-    let chunk = |folder: &PathBuf| tracedir::decompress_chunk(folder, go_on);
+    let chunk = |folder: &PathBuf| Ok(tracedir::decompress_chunk(folder, go_on)?);
     let mut done = each_chunk(&args.what, chunk).context("cannot decompress")?;
     if args.what.without_manifest {
         let loose = tracedir::decompress_loose(&args.what.paths, go_on);
@@ -72,7 +72,7 @@ pub(super) fn decompress(args: &Decompress) -> anyhow::Result<Outcome> {
 
 fn each_chunk(
     what: &What,
-    work: impl Fn(&PathBuf) -> Result<Repacked, tracedir::Error>,
+    work: impl Fn(&PathBuf) -> anyhow::Result<Repacked>,
 ) -> anyhow::Result<Repacked> {
     let mut done = Repacked::default();
     let chunks = manifest::find(&what.paths);
@@ -81,13 +81,10 @@ fn each_chunk(
             "no sealed chunk there: traces without manifest are taken with --without-manifest"
         );
     }
-    for folder in &chunks {
-        match work(folder) {
-            Ok(repacked) => done = done.and(repacked),
-            // Somebody else's file of that name.
-            Err(tracedir::Error::NoManifest { problem: None, .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
+    // Files of that name that are somebody else's are passed over.
+    let is_ours = |folder: &&PathBuf| !matches!(Manifest::read(folder), Ok(None));
+    for folder in chunks.iter().filter(is_ours) {
+        done = done.and(work(folder)?);
     }
     Ok(done)
 }

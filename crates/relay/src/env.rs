@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use wire::live::{RelativePath, ViewedTraceId};
+use wire::live::{RelativePath, StreamHandle, ViewedTraceId};
 
 use crate::after::Outbox;
 use crate::config::Limits;
@@ -25,6 +25,7 @@ pub(crate) struct Env {
     next_number: AtomicU64,
     next_trash: AtomicU64,
     last_trace: AtomicU64,
+    last_past_stream: AtomicU64,
 }
 
 impl Env {
@@ -49,6 +50,7 @@ impl Env {
             next_number: AtomicU64::new(first_number),
             next_trash: AtomicU64::new(0),
             last_trace: AtomicU64::new(0),
+            last_past_stream: AtomicU64::new(0),
         }
     }
 
@@ -59,6 +61,12 @@ impl Env {
     /// A number for a trace: what one metadata stream describes.
     pub(crate) fn next_trace(&self) -> ViewedTraceId {
         ViewedTraceId::new(self.last_trace.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// A handle for a stream that no producer sends; above all that are given to producers.
+    pub(crate) fn next_past_stream(&self) -> StreamHandle {
+        const FIRST: u64 = 1 << 63;
+        StreamHandle::new(FIRST | self.last_past_stream.fetch_add(1, Ordering::Relaxed))
     }
 
     /// A folder of its own for what is to be deleted; `trash` is empty at the start.

@@ -8,6 +8,11 @@ pub(crate) fn path(data_file: &str) -> RelativePath {
     RelativePath::new(&format!("index/{data_file}.idx")).unwrap_or_default()
 }
 
+/// The data file that a file in this folder is the index of, if it is one.
+pub(crate) fn data_file<'a>(folder: &RelativePath, name: &'a str) -> Option<&'a str> {
+    name.strip_suffix(".idx").filter(|_| folder.components().last() == Some("index"))
+}
+
 /// The layout version; `full` is what the protocol sends since LTTng 2.8.
 pub(crate) const fn version(full: bool) -> IndexVersion {
     if full { IndexVersion::V1_1 } else { IndexVersion::V1_0 }

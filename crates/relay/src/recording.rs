@@ -638,13 +638,15 @@ impl Recording {
         id: RelaySessionId,
         now: Instant,
     ) -> Result<Vec<(RelativePath, PacketSeqNum)>> {
+        if let Some(present) = &mut self.resume {
+            present.can_resume = true;
+        }
         self.drop_streams(env, |stream| stream.session != id)?;
         for (_, session) in self.sessions.iter_mut().filter(|(other, _)| **other != id) {
             session.ended.get_or_insert(now);
         }
         self.sessions.retain(|other, _| *other == id);
-        let Some(present) = &mut self.resume else { return Ok(Vec::new()) };
-        present.can_resume = true;
+        let Some(present) = &self.resume else { return Ok(Vec::new()) };
         let positions = present.known.positions.iter();
         let positions = positions.map(|(path, last)| (path.clone(), PacketSeqNum::new(*last)));
         let positions = positions.collect();
@@ -894,7 +896,12 @@ impl Recording {
         let steps = stream.merge.drain();
         let released = self.carry_out(env, handle, steps);
         let Some(stream) = self.streams.remove(&handle) else { return released };
-        self.feed.close_stream(handle);
+        let can_resume = self.resume.as_ref().is_some_and(|present| present.can_resume);
+        if can_resume && stream.closing.is_none() {
+            self.feed.suspend_stream(handle);
+        } else {
+            self.feed.close_stream(handle);
+        }
         self.gone.push(handle);
         if let (Some(present), Some(number)) = (&mut self.resume, stream.merge.last_committed()) {
             present.known.positions.insert(stream.path_in_chunk(), number.get());

@@ -17,7 +17,7 @@ use crate::doors::{self, Who};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::feed::{Catalogue, Feed};
+use crate::feed::{Catalogue, Feed, sealed_chunks};
 use crate::names;
 use crate::recording::{Recording, Session};
 use crate::resume::{self, Identity, Known, Present};
@@ -242,7 +242,8 @@ impl Registry {
             tables.known.remove(&present.identity);
         }
         tables.folders.insert(folder.clone());
-        let feed = self.feeds.open(id, request, &self.env.limits);
+        let past = if goes_on { sealed_chunks(&self.env.root, &folder)? } else { Vec::new() };
+        let feed = self.feeds.open(id, request, past, &self.env.limits);
         tables.feeds.retain(|(_, feed)| feed.strong_count() > 0);
         tables.feeds.push((folder.clone(), Arc::downgrade(&feed)));
         let mut recording =

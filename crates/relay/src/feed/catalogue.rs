@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use wire::live::{CreateSession, Name, RelaySessionId, TraceFormat, ViewedSessionId};
+use wire::live::{CreateSession, Name, RelativePath, RelaySessionId, TraceFormat, ViewedSessionId};
 
 use super::stream::{Change, Kept};
 use super::{Feed, lock};
@@ -62,6 +62,11 @@ impl Budget {
         }
     }
 
+    /// So many trace files more are known.
+    pub(super) fn take_files(&self, files: usize) {
+        self.files.kept.fetch_add(files, Ordering::Relaxed);
+    }
+
     /// So many packets and trace files are let go.
     pub(super) fn give_back(&self, (packets, files): (usize, usize)) {
         self.packets.kept.fetch_sub(packets, Ordering::Relaxed);
@@ -81,11 +86,12 @@ impl Catalogue {
         Self { feeds: Mutex::default(), budget: Arc::new(Budget::new(limits)) }
     }
 
-    /// A feed for a recording session; it is listed if its producer sends what viewers can be shown.
+    /// A feed for a recording session, of which `past` are sealed chunks that are there already; it is listed if its producer sends what viewers can be shown.
     pub(crate) fn open(
         &self,
         id: RelaySessionId,
         request: &CreateSession,
+        past: Vec<RelativePath>,
         limits: &Limits,
     ) -> Arc<Feed> {
         let text = |name: &Option<Name>| name.as_ref().map(Name::to_string).unwrap_or_default();
@@ -100,8 +106,12 @@ impl Catalogue {
             grace: limits.untimed_grace,
             budget: Arc::clone(&self.budget),
             closed_kept: limits.viewed_closed_streams,
+            past: Mutex::default(),
             state: Mutex::default(),
         });
+        if !past.is_empty() {
+            feed.goes_on(past);
+        }
         if request.session_name.is_some() && !request.snapshot {
             lock(&self.feeds).insert(feed.id, Arc::clone(&feed));
         }

@@ -42,6 +42,11 @@ struct Packet {
 }
 
 impl Documents {
+    /// All of `len` bytes are whole, and nothing more comes.
+    pub(crate) fn complete(len: u64) -> Self {
+        Self { len, whole: len, ..Self::default() }
+    }
+
     /// More bytes came.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {

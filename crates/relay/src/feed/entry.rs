@@ -66,6 +66,34 @@ impl Entry {
         }
     }
 
+    /// Number of the trace file that has this name in this folder, if it is one of the stream's.
+    pub(super) fn file_number(&self, path: &RelativePath, name: &Name) -> Option<u64> {
+        self.packets().filter(|_| self.path == *path)?;
+        match self.limit {
+            None => (*name == self.channel).then_some(0),
+            Some(_) => {
+                name.as_str().strip_prefix(self.channel.as_str())?.strip_prefix('_')?.parse().ok()
+            }
+        }
+    }
+
+    /// Its producer is back.
+    pub(super) fn reopen(&mut self, owner: RelaySessionId) {
+        (self.owner, self.published) = (owner, None);
+        match &mut self.content {
+            Content::Packets(stream) => stream.reopen(),
+            Content::Metadata(metadata) => metadata.reopen(),
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn close(&mut self) {
+        match &mut self.content {
+            Content::Packets(stream) => stream.close(),
+            Content::Metadata(metadata) => metadata.close(),
+        }
+    }
+
     pub(super) const fn is_closed(&self) -> bool {
         match &self.content {
             Content::Packets(stream) => stream.is_closed(),

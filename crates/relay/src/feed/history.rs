@@ -117,11 +117,20 @@ impl Feed {
     }
 }
 
-/// Reads `count` entries of an index file after the first `skipped`.
-fn entries(index: &TraceFile, skipped: u64, count: usize) -> io::Result<Vec<IndexEntry>> {
+/// The version of an index file.
+pub(super) fn version(index: &TraceFile) -> io::Result<IndexVersion> {
     let mut header = [0; HEADER_LEN];
     index.read_exact_at(&mut header, 0)?;
-    let version = IndexVersion::decode(&header).map_err(io::Error::other)?;
+    IndexVersion::decode(&header).map_err(io::Error::other)
+}
+
+/// Reads `count` entries of an index file after the first `skipped`.
+pub(super) fn entries(
+    index: &TraceFile,
+    skipped: u64,
+    count: usize,
+) -> io::Result<Vec<IndexEntry>> {
+    let version = version(index)?;
     let len = version.entry_len();
     let offset = skipped.saturating_mul(len as u64).saturating_add(HEADER_LEN as u64);
     let mut bytes = vec![0; count * len.min(MAX_ENTRY_LEN)];

@@ -13,6 +13,17 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
+    /// All there are, in a file of `len` bytes.
+    pub(super) fn complete(file: TraceFile, len: u64) -> Self {
+        let shown = Some((file, Documents::complete(len)));
+        Self { shown, coming: None, is_closed: true }
+    }
+
+    /// More may come again.
+    pub(super) const fn reopen(&mut self) {
+        self.is_closed = false;
+    }
+
     /// They begin in a new file.
     pub(super) fn begin(&mut self, file: TraceFile) {
         let begun = Some((file, Documents::default()));

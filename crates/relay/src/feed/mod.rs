@@ -13,7 +13,7 @@
 //! stream are known, which is as far back as a viewer can go.
 //!
 //! Lock order: a recording session's lock may be held when its feed's lock is taken, never the other way round. Nothing
-//! is read or opened while a feed's lock is held.
+//! is read or opened while a feed's lock is held, but for its past, which only viewers look at.
 
 mod catalogue;
 mod chunks;
@@ -23,6 +23,7 @@ mod file;
 mod history;
 pub(crate) mod law;
 mod metadata;
+mod past;
 mod reach;
 mod segments;
 #[cfg(test)]
@@ -44,6 +45,8 @@ use self::chunks::Chunks;
 use self::entry::{Content, Entry};
 pub(crate) use self::entry::{Extent, Listed};
 pub(crate) use self::file::TraceFile;
+use self::past::Past;
+pub(crate) use self::past::sealed_chunks;
 use self::reach::Reach;
 use self::stream::Stream;
 pub(crate) use self::stream::{Cursor, Next, Packet, Page};
@@ -63,12 +66,17 @@ pub(crate) struct Feed {
     grace: Duration,
     budget: Arc<Budget>,
     closed_kept: usize,
+    past: Mutex<Past>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     streams: BTreeMap<StreamHandle, Entry>,
+    /// Streams that their producer sends under another handle since it came back.
+    renamed: BTreeMap<StreamHandle, StreamHandle>,
+    /// Streams whose producer may come back, by path and channel.
+    returnable: BTreeMap<(RelativePath, Name), StreamHandle>,
     /// Streams that ended, oldest first.
     closed: VecDeque<StreamHandle>,
     traces: BTreeMap<RelativePath, ViewedTraceId>,
@@ -86,6 +94,12 @@ struct State {
 impl State {
     fn packets(&self, handle: StreamHandle) -> Option<&Stream> {
         self.streams.get(&handle)?.packets()
+    }
+
+    /// What a producer sends under a handle.
+    fn sent(&mut self, handle: StreamHandle) -> Option<&mut Entry> {
+        let handle = self.renamed.get(&handle).unwrap_or(&handle);
+        self.streams.get_mut(handle)
     }
 
     fn metadata_of(&self, trace: ViewedTraceId) -> Option<(StreamHandle, u64)> {

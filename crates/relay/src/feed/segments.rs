@@ -44,6 +44,23 @@ impl Segments {
         }
     }
 
+    /// Puts files with so many packets each in front, the last of which is the one before `before`; of older files than `kept`
+    /// in all nothing is known. Gives how many there are more.
+    pub(super) fn prepend(
+        &mut self,
+        parts: Vec<(ChunkKey, u64, u64)>,
+        before: u64,
+        kept: usize,
+    ) -> usize {
+        let len = self.0.len();
+        let mut first = before;
+        for (chunk, file, count) in parts.into_iter().rev().take(kept.saturating_sub(len)) {
+            first = first.saturating_sub(count);
+            self.0.push_front(Segment { chunk, file, first, count });
+        }
+        self.0.len() - len
+    }
+
     /// Forgets the oldest, as long as there are more than `kept`; gives how many it forgot.
     pub(super) fn cut(&mut self, kept: usize) -> usize {
         let excess = self.0.len().saturating_sub(kept.max(1));
@@ -119,6 +136,19 @@ mod tests {
         );
         assert_eq!((segments.cut(1), segments.len()), (1, 1));
         assert_eq!(segments.first_from(0), Some(18));
+    }
+
+    #[test]
+    fn what_was_before_is_put_in_front() {
+        let mut segments = segments();
+        let before = |file| (ChunkKey::Before(0), file, 2);
+        assert_eq!(segments.prepend((0..4).map(before).collect(), 10, 5), 2);
+        let at = |number| segments.of(number).map(|it| (it.file, it.first));
+        assert_eq!(
+            [5, 6, 7, 8, 9, 10].map(at),
+            [None, Some((2, 6)), Some((2, 6)), Some((3, 8)), Some((3, 8)), Some((0, 10))]
+        );
+        assert_eq!(segments.prepend(vec![before(0)], 6, 5), 0);
     }
 
     #[test]

@@ -213,7 +213,7 @@ impl Run {
             identity: None,
         };
         let owner = RelaySessionId::new(1);
-        let feed = catalogue.open(owner, &request, &limits);
+        let feed = catalogue.open(owner, &request, Vec::new(), &limits);
         let file = Arc::new(File::open("/dev/null").unwrap());
         let stream = |channel: String| AddStream {
             channel: Name::new(channel).unwrap(),

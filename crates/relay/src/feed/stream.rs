@@ -84,7 +84,16 @@ pub(crate) struct Stream {
     reached: Option<u64>,
     /// How long packets take to be sent: the longest from begin to end, of late.
     span: Duration,
-    is_closed: bool,
+    life: Life,
+}
+
+/// Whether more comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Open,
+    /// Its producer is gone and may come back.
+    Suspended,
+    Closed,
 }
 
 /// How much of a stream is kept in memory.
@@ -115,6 +124,13 @@ pub(crate) struct Cursor {
     pub(crate) missed: u64,
     /// Packets not given to it because it was told that they would not come.
     pub(crate) withheld: u64,
+}
+
+impl Cursor {
+    /// Not at what was recorded before the feed.
+    pub(crate) fn not_before_feed(self) -> Self {
+        Self { next: self.next.max(ORIGIN), ..self }
+    }
 }
 
 /// What a viewer is to be told.
@@ -224,12 +240,24 @@ impl Default for Stream {
             pace: Reach::default(),
             reached: None,
             span: Duration::ZERO,
-            is_closed: false,
+            life: Life::Open,
         }
     }
 }
 
 impl Stream {
+    /// Puts packets in front that were there before all others: for each trace file its chunk, its number and how many.
+    /// Gives how many files are known now that were not.
+    pub(crate) fn prepend(
+        &mut self,
+        parts: Vec<(ChunkKey, u64, u64)>,
+        class: Option<u64>,
+        kept: usize,
+    ) -> usize {
+        self.class = self.class.or(class);
+        self.segments.prepend(parts, ORIGIN, kept)
+    }
+
     /// A packet was released.
     pub(crate) fn release(
         &mut self,
@@ -297,11 +325,23 @@ impl Stream {
 
     /// Nothing more comes.
     pub(crate) const fn close(&mut self) {
-        self.is_closed = true;
+        self.life = Life::Closed;
+    }
+
+    /// Its producer is gone and may come back.
+    pub(crate) const fn suspend(&mut self) {
+        self.life = Life::Suspended;
+    }
+
+    /// Its producer is back, and numbers what it sends from the beginning.
+    pub(crate) const fn reopen(&mut self) {
+        self.life = Life::Open;
+        self.last_number = None;
+        (self.beacon, self.waiting, self.is_incomplete) = (None, None, false);
     }
 
     pub(crate) const fn is_closed(&self) -> bool {
-        self.is_closed
+        matches!(self.life, Life::Closed)
     }
 
     pub(crate) const fn class(&self) -> Option<u64> {
@@ -336,7 +376,7 @@ impl Stream {
 
     /// Whether a viewer has all there will be.
     pub(crate) fn is_read(&self, cursor: &Cursor) -> bool {
-        self.is_closed && cursor.next >= self.end_number()
+        self.is_closed() && cursor.next >= self.end_number()
     }
 
     /// The packets of the trace files that `which` picks are gone; gives how many files that are.
@@ -437,7 +477,7 @@ impl Stream {
                 }
             }
         }
-        if self.is_closed {
+        if self.is_closed() {
             return Next::Ended;
         }
         let silent = untimed.filter(|it| {

@@ -30,6 +30,10 @@ impl Feed {
         trace: impl FnOnce() -> ViewedTraceId,
     ) {
         let mut state = lock(&self.state);
+        let state = &mut *state;
+        if state.take_back(owner, handle, request) {
+            return;
+        }
         let trace = *state.traces.entry(request.path.clone()).or_insert_with(trace);
         let content = if request.is_metadata() {
             state.metadata.insert(trace, handle);
@@ -88,8 +92,9 @@ impl Feed {
         now: Instant,
     ) {
         let mut state = lock(&self.state);
-        let State { streams, reach, span, .. } = &mut *state;
-        let Some(known) = streams.get_mut(&handle) else { return };
+        let State { streams, renamed, reach, span, .. } = &mut *state;
+        let known = streams.get_mut(renamed.get(&handle).unwrap_or(&handle));
+        let Some(known) = known else { return };
         let Content::Packets(stream) = &mut known.content else { return };
         if !stream.keeps_promise(&entry) {
             counters.promises_broken.add(1);
@@ -141,15 +146,30 @@ impl Feed {
     /// A stream ended.
     pub(crate) fn close_stream(&self, handle: StreamHandle) {
         let mut state = lock(&self.state);
+        let handle = state.renamed.get(&handle).copied().unwrap_or(handle);
         let Some(entry) = state.streams.get_mut(&handle) else { return };
-        match &mut entry.content {
-            Content::Packets(stream) => stream.close(),
-            Content::Metadata(metadata) => metadata.close(),
-        }
+        entry.close();
         state.closed.push_back(handle);
+        self.let_go_of_closed(&mut state);
+    }
+
+    /// The producer of a stream is gone, and may come back as long as the session is there.
+    pub(crate) fn suspend_stream(&self, handle: StreamHandle) {
+        let mut state = lock(&self.state);
+        let handle = state.renamed.get(&handle).copied().unwrap_or(handle);
+        let Some(entry) = state.streams.get_mut(&handle) else { return };
+        if let Content::Packets(stream) = &mut entry.content {
+            stream.suspend();
+        }
+        let key = (entry.path.clone(), entry.channel.clone());
+        state.returnable.insert(key, handle);
+    }
+
+    /// Forgets the streams that ended first, of more than may be kept.
+    pub(super) fn let_go_of_closed(&self, state: &mut State) {
         while state.closed.len() > self.closed_kept.max(1) {
             let Some(oldest) = state.closed.pop_front() else { break };
-            self.remove(&mut state, oldest);
+            self.remove(state, oldest);
         }
     }
 
@@ -159,7 +179,10 @@ impl Feed {
     }
 
     fn remove(&self, state: &mut State, handle: StreamHandle) {
+        let handle = state.renamed.get(&handle).copied().unwrap_or(handle);
         let Some(entry) = state.streams.remove(&handle) else { return };
+        state.renamed.retain(|_, to| *to != handle);
+        state.returnable.remove(&(entry.path.clone(), entry.channel.clone()));
         if let Some(stream) = entry.packets() {
             self.budget.give_back(stream.len());
         }
@@ -227,12 +250,18 @@ impl Feed {
 
     /// Nobody records into the session any more.
     pub(crate) fn end(&self) {
-        lock(&self.state).is_over = true;
+        let mut state = lock(&self.state);
+        state.is_over = true;
+        for handle in std::mem::take(&mut state.returnable).into_values() {
+            if let Some(entry) = state.streams.get_mut(&handle) {
+                entry.close();
+            }
+        }
     }
 
     fn with_packets(&self, handle: StreamHandle, act: impl FnOnce(&mut Stream)) {
         if let Some(Entry { content: Content::Packets(stream), .. }) =
-            lock(&self.state).streams.get_mut(&handle)
+            lock(&self.state).sent(handle)
         {
             act(stream);
         }
@@ -240,9 +269,32 @@ impl Feed {
 
     fn with_metadata(&self, handle: StreamHandle, act: impl FnOnce(&mut Metadata)) {
         if let Some(Entry { content: Content::Metadata(metadata), .. }) =
-            lock(&self.state).streams.get_mut(&handle)
+            lock(&self.state).sent(handle)
         {
             act(metadata);
         }
+    }
+}
+
+impl State {
+    /// Whether a stream that is added is one whose producer has come back; viewers go on reading it.
+    fn take_back(
+        &mut self,
+        owner: RelaySessionId,
+        handle: StreamHandle,
+        request: &AddStream,
+    ) -> bool {
+        let key = (request.path.clone(), request.channel.clone());
+        let Some(known) = self.returnable.get(&key).copied() else { return false };
+        let Some(entry) = self.streams.get_mut(&known).filter(|it| it.limit == request.tracefile)
+        else {
+            return false;
+        };
+        entry.reopen(owner);
+        self.returnable.remove(&key);
+        self.closed.retain(|closed| *closed != known);
+        self.renamed.retain(|_, to| *to != known);
+        self.renamed.insert(handle, known);
+        true
     }
 }

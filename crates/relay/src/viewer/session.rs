@@ -17,10 +17,11 @@ use wire::live::{
     ViewedTraceId, ViewerSessionId,
 };
 
+use super::disk;
 use super::reading::Reading;
 use crate::doors::Who;
 use crate::error::{Error, Result};
-use crate::feed::{Extent, Feed, Listed, TraceFile};
+use crate::feed::{Cursor, Extent, Feed, Listed, TraceFile};
 use crate::registry::Registry;
 
 /// Entries of index files that one viewer keeps of all its streams, and one more for each stream.
@@ -42,6 +43,8 @@ pub(super) struct Viewer {
 /// A recording session that is being read.
 struct Attached {
     feed: Arc<Feed>,
+    /// Where it began.
+    seek: Seek,
     /// The publication up to which its streams were listed.
     listed: u64,
     /// The viewer is asked to ask for streams.
@@ -106,7 +109,9 @@ impl Viewer {
                 CreateViewerSessionReply::Made.encode(reply);
             }
             Request::ListSessions => self.list(minor, reply),
-            Request::AttachSession(request) => return Ok(self.attach(*request, minor, reply)),
+            Request::AttachSession(request) => {
+                return Ok(self.attach(*request, minor, reply).await);
+            }
             Request::GetNewStreams(session) => return Ok(self.new_streams(*session, reply)),
             Request::GetNextIndex(stream) => {
                 self.next_index(*stream, minor).await.encode(reply);
@@ -150,7 +155,7 @@ impl Viewer {
         }
     }
 
-    fn attach(
+    async fn attach(
         &mut self,
         AttachSession { session, seek }: AttachSession,
         minor: ProtocolMinor,
@@ -166,16 +171,35 @@ impl Viewer {
                     Seek::Beginning => Extent::All,
                     Seek::Last => Extent::Open,
                 };
-                let (streams, listed) = feed.streams(0, extent, MAX_LISTED);
+                // Before anything else, so that nothing is deleted meanwhile.
                 feed.viewer_came();
-                let attached = Attached { feed, listed, asks_for_streams: true };
+                let attached =
+                    Attached { feed: Arc::clone(&feed), seek, listed: 0, asks_for_streams: true };
                 self.attached.insert(session, attached);
+                if seek == Seek::Beginning {
+                    self.look_at_past(&feed).await;
+                }
+                let (streams, listed) = feed.streams(0, extent, MAX_LISTED);
+                if let Some(attached) = self.attached.get_mut(&session) {
+                    attached.listed = listed;
+                }
                 AttachReply::Attached(count(streams.len())).encode(reply);
-                return self.take_up(session, streams, seek);
+                return self.take_up(session, streams, |listed| match seek {
+                    Seek::Beginning => listed.beginning,
+                    Seek::Last => listed.end,
+                });
             }
         };
         refused.encode(reply);
         Tail::Nothing
+    }
+
+    /// Has what was recorded before the feed shown too.
+    async fn look_at_past(&self, feed: &Arc<Feed>) {
+        let (feed, registry) = (Arc::clone(feed), Arc::clone(&self.registry));
+        if let Err(error) = disk::wait(move || feed.look_at_past(&registry.env)).await {
+            tracing::warn!(%error, "viewers are not shown what was recorded before");
+        }
     }
 
     fn new_streams(&mut self, session: ViewedSessionId, reply: &mut Vec<u8>) -> Tail {
@@ -186,8 +210,12 @@ impl Viewer {
         attached.asks_for_streams = false;
         // Before the streams, so that none can be published between the two.
         let is_over = attached.feed.is_over();
-        let (streams, listed) = attached.feed.streams(attached.listed, Extent::All, MAX_LISTED);
+        let (mut streams, listed) = attached.feed.streams(attached.listed, Extent::All, MAX_LISTED);
         attached.listed = listed;
+        // One that has come back is read on.
+        streams
+            .retain(|stream| !self.streams.contains_key(&ViewedStreamId::new(stream.handle.get())));
+        let seek = attached.seek;
         let feed = &attached.feed;
         let is_read = |viewed: &Viewed| match &viewed.place {
             Place::Packets(reading) => reading.is_over(feed),
@@ -201,11 +229,19 @@ impl Viewer {
             return Tail::Nothing;
         }
         NewStreamsReply::Streams(count(streams.len())).encode(reply);
-        self.take_up(session, streams, Seek::Beginning)
+        self.take_up(session, streams, |listed| match seek {
+            Seek::Beginning => listed.beginning,
+            Seek::Last => listed.beginning.not_before_feed(),
+        })
     }
 
-    /// Begins to read streams.
-    fn take_up(&mut self, session: ViewedSessionId, streams: Vec<Listed>, seek: Seek) -> Tail {
+    /// Begins to read streams, each where `place` says.
+    fn take_up(
+        &mut self,
+        session: ViewedSessionId,
+        streams: Vec<Listed>,
+        place: impl Fn(&Listed) -> Cursor,
+    ) -> Tail {
         if self.streams.len() + streams.len() > MAX_LISTED {
             let attached = &self.attached;
             self.streams.retain(|_, viewed| match &viewed.place {
@@ -219,10 +255,7 @@ impl Viewer {
         for listed in streams {
             let stream = ViewedStreamId::new(listed.handle.get());
             let (trace, handle) = (listed.trace, listed.handle);
-            let cursor = match seek {
-                Seek::Beginning => listed.beginning,
-                Seek::Last => listed.end,
-            };
+            let cursor = place(&listed);
             let place = if listed.is_metadata {
                 Place::Metadata(0)
             } else {

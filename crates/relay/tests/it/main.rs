@@ -17,4 +17,5 @@ mod retention;
 mod rotation;
 mod tls;
 mod viewer;
+mod viewer_past;
 mod viewer_replay;

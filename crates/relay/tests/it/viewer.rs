@@ -25,19 +25,19 @@ use crate::viewer_replay::{Reply, Source};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Metadata that are whole.
-const METADATA: &[u8] = b"/* CTF 1.8 */ trace { };";
+pub(crate) const METADATA: &[u8] = b"/* CTF 1.8 */ trace { };";
 
 /// A live session with one data stream and metadata.
-struct Setup {
-    runtime: Runtime,
-    relay: Relay,
-    producer: Producer,
-    stream: StreamHandle,
-    metadata: StreamHandle,
-    _root: tempfile::TempDir,
+pub(crate) struct Setup {
+    pub(crate) runtime: Runtime,
+    pub(crate) relay: Relay,
+    pub(crate) producer: Producer,
+    pub(crate) stream: StreamHandle,
+    pub(crate) metadata: StreamHandle,
+    pub(crate) root: tempfile::TempDir,
 }
 
-fn live() -> CreateSession {
+pub(crate) fn live() -> CreateSession {
     CreateSession { live_timer_us: 1_000_000, ..session("s") }
 }
 
@@ -46,26 +46,35 @@ impl Setup {
         Self::with(live(), Limits::default())
     }
 
-    fn with(create: CreateSession, limits: Limits) -> Self {
+    pub(crate) fn with(create: CreateSession, limits: Limits) -> Self {
         Self::configured(create, |config| config.limits = limits)
     }
 
-    fn configured(create: CreateSession, set_up: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn configured(create: CreateSession, set_up: impl FnOnce(&mut Config)) -> Self {
+        Self::in_folder(tempfile::tempdir().unwrap(), 0, create, set_up)
+    }
+
+    /// In a folder where a relay may have been before, beginning with a chunk of this number.
+    pub(crate) fn in_folder(
+        root: tempfile::TempDir,
+        chunk: u64,
+        create: CreateSession,
+        set_up: impl FnOnce(&mut Config),
+    ) -> Self {
         let runtime = Runtime::new().unwrap();
-        let root = tempfile::tempdir().unwrap();
         let relay = start_with(&runtime, root.path(), set_up);
         let mut producer = Producer::new(&relay, create);
-        producer.chunk(0);
-        let stream = producer.stream("ch_0", 0);
-        let metadata = producer.stream("metadata", 0);
+        producer.chunk(chunk);
+        let stream = producer.stream("ch_0", chunk);
+        let metadata = producer.stream("metadata", chunk);
         producer.metadata(metadata, METADATA);
         // Metadata are not answered, this is.
         producer.ok(&Order::StreamsSent);
-        Self { runtime, relay, producer, stream, metadata, _root: root }
+        Self { runtime, relay, producer, stream, metadata, root }
     }
 
     /// Sends packets with their entries.
-    fn send(&mut self, numbers: impl IntoIterator<Item = u64>) {
+    pub(crate) fn send(&mut self, numbers: impl IntoIterator<Item = u64>) {
         for number in numbers {
             self.producer.packet(self.stream, number);
             self.producer.index(self.stream, number);
@@ -89,7 +98,7 @@ impl Setup {
     }
 
     /// Rotates into a chunk and closes the one before it.
-    fn rotate(&mut self, from: u64, at: u64, action: CloseAction) {
+    pub(crate) fn rotate(&mut self, from: u64, at: u64, action: CloseAction) {
         self.producer.chunk(from + 1);
         self.producer.rotate(Some(from + 1), &[(self.stream, at)]);
         self.producer.rotate(Some(from + 1), &[(self.metadata, 0)]);
@@ -98,12 +107,12 @@ impl Setup {
         wait_until("the chunk's last move", || !self.producer.exists(from));
     }
 
-    fn viewed(&self) -> ViewedStreamId {
+    pub(crate) fn viewed(&self) -> ViewedStreamId {
         ViewedStreamId::new(self.stream.get())
     }
 
     /// A viewer that is attached and has read all metadata.
-    fn attach(&self, seek: Seek) -> Viewer {
+    pub(crate) fn attach(&self, seek: Seek) -> Viewer {
         let mut viewer = Viewer::connect(&self.relay, 15);
         let session = viewer.sessions().first().unwrap().session;
         viewer.attach(session, seek);
@@ -112,7 +121,7 @@ impl Setup {
         viewer
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.runtime.block_on(self.relay.shutdown());
     }
 }
@@ -135,7 +144,7 @@ impl Viewer {
     }
 
     /// With a viewer session.
-    fn connect(relay: &Relay, minor: u32) -> Self {
+    pub(crate) fn connect(relay: &Relay, minor: u32) -> Self {
         Self::connect_to(relay.viewers_addr(), minor)
     }
 
@@ -174,12 +183,12 @@ impl Viewer {
         }
     }
 
-    fn new_streams(&mut self) -> Reply {
+    pub(crate) fn new_streams(&mut self) -> Reply {
         let session = self.session.unwrap();
         self.ask(&Request::GetNewStreams(session))
     }
 
-    fn metadata(&mut self, stream: StreamHandle) -> Vec<u8> {
+    pub(crate) fn metadata(&mut self, stream: StreamHandle) -> Vec<u8> {
         let request = Request::GetMetadata(ViewedStreamId::new(stream.get()));
         match self.ask(&request) {
             Reply::Metadata(MetadataReply::Bytes(_) | MetadataReply::NoneNew, bytes) => bytes,
@@ -215,7 +224,7 @@ impl Viewer {
     }
 
     /// The packets that are there, by what is in them; each is compared with what was sent.
-    fn read_on(&mut self, stream: ViewedStreamId) -> Vec<u64> {
+    pub(crate) fn read_on(&mut self, stream: ViewedStreamId) -> Vec<u64> {
         let mut numbers = Vec::new();
         while let NextIndex::Packet(entry) = self.next(stream).index {
             let number = entry.timestamp_begin;

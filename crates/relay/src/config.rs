@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tracedir::seekable::Level;
+
 use crate::after::{Announce, Keep, Release};
 use crate::doors::Network;
 use crate::doors::tls::Tls;
@@ -29,6 +31,8 @@ pub struct Config {
     pub time_zone: TimeZone,
     /// Who is told of sealed chunks.
     pub announce: Announce,
+    /// How sealed chunks are compressed, if they are: before anybody is told of them.
+    pub compress: Option<Level>,
     /// How long sealed chunks are kept.
     pub keep: Keep,
     /// Whoever must have read a sealed chunk before it may be deleted.
@@ -50,6 +54,7 @@ impl Config {
             peers: None,
             time_zone: TimeZone::System,
             announce: Announce::default(),
+            compress: None,
             keep: Keep::default(),
             release: None,
             limits: Limits::default(),

@@ -77,6 +77,16 @@ counters! {
     promises_broken,
     /// Chunks sealed.
     chunks_sealed,
+    /// Sealed chunks that were compressed.
+    chunks_compressed,
+    /// Bytes of their data streams.
+    bytes_compressed,
+    /// Bytes that those were compressed to.
+    bytes_compressed_to,
+    /// Sealed chunks that could not be compressed, and stay as they are.
+    compressions_failed,
+    /// Sealed chunks that were not compressed because more than [`crate::Announce::waiting`] waited.
+    compressions_skipped,
     /// Sealed chunks deleted because they were old or all of them too large.
     chunks_expired,
     /// Bytes of those.

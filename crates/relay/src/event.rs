@@ -26,6 +26,15 @@ pub enum Event {
     SessionOpened(RecordingName),
     /// A trace chunk is complete, durable and in its last place.
     Sealed(Sealed),
+    /// The data streams of a sealed chunk were compressed where they are.
+    Compressed {
+        /// Its folder, absolute.
+        folder: PathBuf,
+        /// Bytes of those streams.
+        content_bytes: u64,
+        /// Bytes of them compressed.
+        compressed_bytes: u64,
+    },
     /// A trace chunk was deleted on its producer's request (`lttng clear`).
     Cleared {
         /// The session.

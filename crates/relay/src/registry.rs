@@ -394,7 +394,7 @@ impl Registry {
     }
 
     /// Nobody listening is no failure.
-    fn tell(&self, event: Event) {
+    pub(crate) fn tell(&self, event: Event) {
         drop(self.events.send(event));
     }
 }

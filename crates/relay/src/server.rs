@@ -60,7 +60,7 @@ impl Relay {
     /// [`Error::RootInUse`], [`Error::Listen`].
     pub fn start(config: Config) -> Result<Self> {
         let Config { root, control, data, viewers, peers, time_zone, announce, .. } = config;
-        let Config { tls, keep, release, mut limits, .. } = config;
+        let Config { tls, compress, keep, release, mut limits, .. } = config;
         for address in [control, data, viewers] {
             if peers.is_none() && !address.ip().to_canonical().is_loopback() {
                 return Err(Error::OpenAddress { address });
@@ -79,7 +79,7 @@ impl Relay {
         let (viewers, viewers_address) = listen(viewers)?;
         let tls = tls_address.map(listen).transpose()?;
         let counters = Counters::default();
-        let outbox = Outbox::open(&root, announce, &counters)?;
+        let outbox = Outbox::open(&root, announce, compress.is_some(), &counters)?;
         let env = Env::new(root, names, limits, counters, outbox, found.next_number);
         found.seal(&env);
         let registry = Arc::new(Registry::new(env, found.known));
@@ -116,7 +116,7 @@ impl Relay {
             listeners,
             housekeeping: tokio::spawn(expire(Arc::clone(&registry), stopped.clone())),
             sealer: tokio::spawn(seal(Arc::clone(&registry), sealer_stopped)),
-            after: After::start(&registry, keep, release),
+            after: After::start(&registry, compress, keep, release),
             registry,
             inside,
             stop,

@@ -15,7 +15,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::discover::{StreamFile, discover};
+use crate::discover::{INDEX, StreamFile, discover};
 use crate::error::{Action, Error};
 use crate::index::Index;
 use crate::manifest::{self, CompressedFile, Manifest, checksum, inner_path};
@@ -50,8 +50,7 @@ pub fn compress_chunk(
 ) -> Result<Repacked, Error> {
     let mut repacked = Repacked::default();
     let mut manifest = read_manifest(folder)?;
-    let streams = manifest.contents.streams.iter().flat_map(|stream| &stream.files);
-    let streams: BTreeSet<String> = streams.cloned().collect();
+    let streams = streams_of(&manifest);
     let mut replaced = Vec::new();
     let files = manifest.contents.files.iter_mut().filter(|file| streams.contains(&file.path));
     for file in files {
@@ -197,6 +196,18 @@ fn loose_files<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>, Error> {
     let folders = discover(paths)?.into_iter();
     let files = folders.flat_map(|folder| folder.stream_files).map(|file| file.path);
     Ok(files.filter(|path| !described.contains(path)).collect())
+}
+
+/// The files of a manifest that hold packets: those of its streams, and where metadata never came, those that have an index.
+fn streams_of(manifest: &Manifest) -> BTreeSet<String> {
+    let contents = &manifest.contents;
+    let streams = contents.streams.iter().flat_map(|stream| &stream.files).cloned();
+    let indexed = contents.files.iter().filter_map(|file| {
+        let (folder, name) = file.path.strip_suffix(".idx")?.rsplit_once('/')?;
+        let folder = folder.strip_suffix(INDEX)?;
+        Some(format!("{folder}{name}"))
+    });
+    streams.chain(indexed).collect()
 }
 
 fn read_manifest(folder: &Path) -> Result<Manifest, Error> {

@@ -321,6 +321,13 @@ pub enum Difference {
 }
 
 impl Contents {
+    /// Bytes that all files take on the disk.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        let saved = self.files.iter().map(|file| file.bytes.saturating_sub(file.stored_bytes()));
+        self.totals.bytes.saturating_sub(saved.sum())
+    }
+
     /// What is in the chunk at `folder`: all of it, or only what is at or below `tops` in it.
     ///
     /// # Errors

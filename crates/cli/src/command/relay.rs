@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use relay::{Config, Event, Keep, Network, Recovered, Relay, Target, Webhook};
 use tokio::sync::broadcast::error::RecvError;
+use tracedir::seekable::Level;
 
 use crate::command::tls::{self, PortArgs};
 use crate::outcome::{Outcome, complain};
@@ -70,6 +71,10 @@ pub(crate) struct SealedArgs {
     /// How long a program may run or a URL may take to answer
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     announce_timeout: Duration,
+    /// Compress the data streams of sealed chunks: zstd, or zstd:LEVEL from 1 (fast) to 19 (small). All commands read them as
+    /// before; babeltrace2 needs `throughline ctf decompress` first
+    #[arg(long, value_name = "METHOD")]
+    compress: Option<Level>,
     /// Sealed chunks that are older are deleted, such as 72h; see docs/formats/chunk.md for what is never deleted
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     keep_for: Option<Duration>,
@@ -85,6 +90,7 @@ impl SealedArgs {
         let urls = self.announce_url.iter().cloned().map(Target::Webhook);
         config.announce.targets = programs.chain(urls).collect();
         config.announce.timeout = self.announce_timeout;
+        config.compress = self.compress;
         config.keep = Keep { age: self.keep_for, bytes: self.keep_size };
     }
 }

@@ -51,7 +51,14 @@ here=$(dirname "$0"); cat > "$here/manifest.new"; echo "$1" > "$here/folder"; mv
     fs::write(&script, text).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let root = folder.path().join("traces");
-    let options = ["--announce-program", script.to_str().unwrap(), "--keep-size", "1GiB"];
+    let options = [
+        "--announce-program",
+        script.to_str().unwrap(),
+        "--keep-size",
+        "1GiB",
+        "--compress",
+        "zstd",
+    ];
     let (mut relay, url) = relay(&root, &options, &folder.path().join("log"));
 
     let lttng = |command: &str| daemon.lttng(command.split_whitespace()).unwrap();
@@ -68,6 +75,8 @@ here=$(dirname "$0"); cat > "$here/manifest.new"; echo "$1" > "$here/folder"; mv
     let chunk = PathBuf::from(told.trim_end());
     assert!(chunk.parent().unwrap().ends_with("archives"), "{told}");
     let told: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+    let files = told["files"].as_array().unwrap();
+    assert!(files.iter().any(|file| file["compressed"]["bytes"].as_u64() < file["bytes"].as_u64()));
     lttng("destroy told");
     assert!(relay.end("TERM").success(), "{}", relay.said());
 

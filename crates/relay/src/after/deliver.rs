@@ -120,7 +120,8 @@ fn settle(env: &Env, queue: &Queue, entry: &Entry, outcome: Outcome) -> crate::R
 async fn attempt(env: &Env, queue: &Queue, entry: &Entry) -> Outcome {
     let Some(manifest) = manifest(&env.root, &entry.folder) else { return Outcome::Gone };
     let timeout = env.outbox.announce.timeout;
-    let told = match &queue.target {
+    let Some(target) = &queue.target else { return Outcome::Gone };
+    let told = match target {
         Target::Program(path) => match env.root.read(&manifest) {
             Ok(file) => program::run(path, &env.root.absolute(&entry.folder), file, timeout).await,
             Err(error) => Err(Failure::Manifest(error)),

@@ -1,11 +1,12 @@
-//! What happens to a chunk after it was sealed: those who want to know are told, and one day it is deleted.
+//! What happens to a chunk after it was sealed: it may be compressed, those who want to know are told, and one day it is deleted.
 //!
 //! ```text
-//! seal.rs ─▶ outbox.rs: one file for each chunk and target ─▶ deliver.rs, a task for each target ─▶ program.rs
-//!                                 │                                                             └─▶ webhook.rs
-//!                                 └─ what is not told yet is kept by ▶ retention.rs
+//! seal.rs ─▶ outbox.rs ─▶ compress.rs ─▶ outbox.rs: one file for each chunk and target ─▶ deliver.rs, a task for each target ─▶ program.rs
+//!                                             │                                                             └─▶ webhook.rs
+//!                                             └─ what is not told yet is kept by ▶ retention.rs
 //! ```
 
+mod compress;
 mod deliver;
 mod outbox;
 mod program;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tracedir::seekable::Level;
 
 use crate::error::{Error, Result};
 use crate::registry::Registry;
@@ -96,7 +98,12 @@ pub(crate) struct After {
 }
 
 impl After {
-    pub(crate) fn start(registry: &Arc<Registry>, keep: Keep, release: Option<Release>) -> Self {
+    pub(crate) fn start(
+        registry: &Arc<Registry>,
+        compression: Option<Level>,
+        keep: Keep,
+        release: Option<Release>,
+    ) -> Self {
         let (stop, stopped) = watch::channel(false);
         let targets = 0..registry.env.outbox.queues().len();
         let deliver =
@@ -104,6 +111,10 @@ impl After {
         let mut tasks: Vec<_> = targets.map(deliver).collect();
         let retain = retention::retain(Arc::clone(registry), keep, release, stopped.clone());
         tasks.push(tokio::spawn(retain));
+        if let Some(level) = compression {
+            let compress = compress::compress(Arc::clone(registry), level, stopped.clone());
+            tasks.push(tokio::spawn(compress));
+        }
         Self { tasks, stop }
     }
 

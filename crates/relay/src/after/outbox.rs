@@ -8,6 +8,7 @@
 //! to webhook http://ci.example/new    the target
 //! folder vm/cap-…/archives/…          the chunk
 //! ```
+//! Where chunks are compressed, there is one `to compress` first, and the others follow when that is done.
 //! A relay that is killed in between finds either the journal entry, and writes the file again, or the file. So each target
 //! is told at least once, and never of a chunk that is not whole in its last place.
 
@@ -27,6 +28,8 @@ use crate::root::Root;
 
 const FOLDER: &str = "outbox";
 const FIRST_LINE: &str = "relay-announcement 1";
+/// What chunks wait for that are to be compressed.
+const COMPRESS: &str = "compress";
 /// Longest file that is read, in bytes: a path and a URL.
 const MAX_LEN: u64 = 64 * 1024;
 
@@ -35,13 +38,16 @@ const MAX_LEN: u64 = 64 * 1024;
 pub(crate) struct Outbox {
     pub(crate) announce: Announce,
     queues: Vec<Queue>,
+    /// What is to be compressed before anybody is told of it.
+    compress: Option<Queue>,
     next: AtomicU64,
 }
 
-/// What waits for one target.
+/// What waits for one target, or to be compressed.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    pub(crate) target: Target,
+    /// `None` for what is to be compressed.
+    pub(crate) target: Option<Target>,
     name: String,
     waiting: Mutex<VecDeque<Entry>>,
     pub(crate) added: Notify,
@@ -69,14 +75,20 @@ pub(crate) enum Dropped {
 
 impl Outbox {
     /// Reads what an earlier run has left.
-    pub(crate) fn open(root: &Root, announce: Announce, counters: &Counters) -> Result<Self> {
+    pub(crate) fn open(
+        root: &Root,
+        announce: Announce,
+        compresses: bool,
+        counters: &Counters,
+    ) -> Result<Self> {
+        let queue =
+            |target, name| Queue { target, name, waiting: Mutex::default(), added: Notify::new() };
         let mut queues = Vec::new();
         for target in &announce.targets {
-            let name = target.name()?;
-            let (waiting, added) = (Mutex::default(), Notify::new());
-            queues.push(Queue { target: target.clone(), name, waiting, added });
+            queues.push(queue(Some(target.clone()), target.name()?));
         }
-        let outbox = Self { announce, queues, next: AtomicU64::new(0) };
+        let compress = compresses.then(|| queue(None, COMPRESS.to_owned()));
+        let outbox = Self { announce, queues, compress, next: AtomicU64::new(0) };
         let mut numbers: Vec<u64> = root
             .list(&Root::own(FOLDER))?
             .iter()
@@ -94,9 +106,15 @@ impl Outbox {
         let path = file(number);
         let mut text = String::new();
         root.read(&path)?.take(MAX_LEN).read_to_string(&mut text).on("read", path.as_path())?;
-        let found = parse(&text).and_then(|(to, folder)| {
-            Some((self.queues.iter().find(|queue| queue.name == to)?, folder))
-        });
+        let parsed = parse(&text);
+        if let Some((COMPRESS, folder)) = &parsed
+            && self.compress.is_none()
+        {
+            self.announce(root, folder, counters)?;
+            return root.remove_file(&path);
+        }
+        let found = parsed
+            .and_then(|(to, folder)| Some((self.all().find(|queue| queue.name == to)?, folder)));
         let Some((queue, folder)) = found else {
             tracing::warn!(text, "an announcement for nobody in the configuration is dropped");
             count(counters, Dropped::Gone);
@@ -106,25 +124,46 @@ impl Outbox {
         self.make_room(root, queue, counters)
     }
 
-    /// Notes that every target is to be told of the chunk in its last place `folder`. It is on the disk afterwards.
+    /// Notes that every target is to be told of the chunk in its last place `folder`, once it is compressed where it
+    /// is to be. It is on the disk afterwards.
     pub(crate) fn add(
         &self,
         root: &Root,
         folder: &RelativePath,
         counters: &Counters,
     ) -> Result<()> {
-        for queue in &self.queues {
-            if queue.lock().iter().any(|entry| entry.folder == *folder) {
-                continue;
-            }
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let text = format!("{FIRST_LINE}\nto {}\nfolder {folder}\n", queue.name);
-            root.write_whole_synced(&Root::own(FOLDER), &number.to_string(), text.as_bytes())?;
-            queue.push(Entry { number, folder: folder.clone(), since: Instant::now() });
-            self.make_room(root, queue, counters)?;
-            queue.added.notify_one();
+        match &self.compress {
+            Some(queue) => self.add_to(queue, root, folder, counters),
+            None => self.announce(root, folder, counters),
         }
-        Ok(())
+    }
+
+    fn announce(&self, root: &Root, folder: &RelativePath, counters: &Counters) -> Result<()> {
+        self.queues.iter().try_for_each(|queue| self.add_to(queue, root, folder, counters))
+    }
+
+    fn add_to(
+        &self,
+        queue: &Queue,
+        root: &Root,
+        folder: &RelativePath,
+        counters: &Counters,
+    ) -> Result<()> {
+        if queue.lock().iter().any(|entry| entry.folder == *folder) {
+            return Ok(());
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let text = format!("{FIRST_LINE}\nto {}\nfolder {folder}\n", queue.name);
+        root.write_whole_synced(&Root::own(FOLDER), &number.to_string(), text.as_bytes())?;
+        queue.push(Entry { number, folder: folder.clone(), since: Instant::now() });
+        queue.added.notify_one();
+        self.make_room(root, queue, counters)
+    }
+
+    /// A chunk is compressed, or will not be: the targets are to be told of it.
+    pub(crate) fn compressed(&self, root: &Root, entry: &Entry, counters: &Counters) -> Result<()> {
+        self.announce(root, &entry.folder, counters)?;
+        self.compress.iter().try_for_each(|queue| queue.done(root, entry))
     }
 
     fn make_room(&self, root: &Root, queue: &Queue, counters: &Counters) -> Result<()> {
@@ -139,19 +178,34 @@ impl Outbox {
                 }
             };
             let Some(entry) = oldest else { return Ok(()) };
-            tracing::warn!(to = queue.name, chunk = %entry.folder, "too many chunks wait: not announced");
-            count(counters, Dropped::Full);
+            if queue.target.is_some() {
+                tracing::warn!(to = queue.name, chunk = %entry.folder, "too many chunks wait: not announced");
+                count(counters, Dropped::Full);
+            } else {
+                tracing::warn!(chunk = %entry.folder, "too many chunks wait: not compressed");
+                counters.compressions_skipped.add(1);
+                self.announce(root, &entry.folder, counters)?;
+            }
             root.remove_file(&file(entry.number))?;
         }
     }
 
+    /// One for each target.
     pub(crate) fn queues(&self) -> &[Queue] {
         &self.queues
     }
 
-    /// Chunks that somebody is still to be told of.
+    pub(crate) const fn to_compress(&self) -> Option<&Queue> {
+        self.compress.as_ref()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.iter().chain(&self.compress)
+    }
+
+    /// Chunks that are still to be compressed, or that somebody is still to be told of.
     pub(crate) fn folders(&self) -> BTreeSet<RelativePath> {
-        let all = self.queues.iter().flat_map(|queue| {
+        let all = self.all().flat_map(|queue| {
             queue.lock().iter().map(|entry| entry.folder.clone()).collect::<Vec<_>>()
         });
         all.collect()
@@ -252,7 +306,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let counters = Counters::default();
-        let outbox = Outbox::open(&root, announce(&["/a", "/b"], 10), &counters).unwrap();
+        let outbox = Outbox::open(&root, announce(&["/a", "/b"], 10), false, &counters).unwrap();
         for name in ["h/1", "h/2", "h/2", "h/3"] {
             outbox.add(&root, &path(name), &counters).unwrap();
         }
@@ -260,14 +314,14 @@ mod tests {
         let entry = first.next().unwrap();
         first.done(&root, &entry).unwrap();
 
-        let again = Outbox::open(&root, announce(&["/b", "/a"], 10), &counters).unwrap();
+        let again = Outbox::open(&root, announce(&["/b", "/a"], 10), false, &counters).unwrap();
         let [b, a] = again.queues() else { panic!("two targets") };
         assert_eq!(folders(a), ["h/2", "h/3"]);
         assert_eq!(folders(b), ["h/1", "h/2", "h/3"]);
         assert_eq!(again.folders().len(), 3);
         again.add(&root, &path("h/4"), &counters).unwrap();
 
-        let less = Outbox::open(&root, announce(&["/a"], 10), &counters).unwrap();
+        let less = Outbox::open(&root, announce(&["/a"], 10), false, &counters).unwrap();
         assert_eq!(folders(less.queues().first().unwrap()), ["h/2", "h/3", "h/4"]);
         assert_eq!(counters.totals().announcements_dropped_gone, 4);
         let left = std::fs::read_dir(folder.path().join(".relay/outbox")).unwrap().count();
@@ -279,7 +333,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let counters = Counters::default();
-        let outbox = Outbox::open(&root, announce(&["/a"], 2), &counters).unwrap();
+        let outbox = Outbox::open(&root, announce(&["/a"], 2), false, &counters).unwrap();
         for name in ["h/1", "h/2"] {
             outbox.add(&root, &path(name), &counters).unwrap();
         }
@@ -308,5 +362,37 @@ mod tests {
         assert!(Target::Program("/a b".into()).name().is_ok());
         assert!(Target::Program("/a\nfolder x".into()).name().is_err());
         assert!(Target::Program("".into()).name().is_err());
+    }
+
+    #[test]
+    fn what_is_to_be_compressed_is_told_of_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let counters = Counters::default();
+        let open =
+            |compresses| Outbox::open(&root, announce(&["/a"], 2), compresses, &counters).unwrap();
+        let told = |outbox: &Outbox| folders(outbox.queues().first().unwrap());
+        let outbox = open(true);
+        for name in ["h/1", "h/2"] {
+            outbox.add(&root, &path(name), &counters).unwrap();
+        }
+        assert_eq!(told(&outbox), [""; 0]);
+        assert_eq!(outbox.folders().len(), 2, "nobody may delete them");
+        let outbox = open(true);
+        let waiting = outbox.to_compress().unwrap();
+        outbox.compressed(&root, &waiting.next().unwrap(), &counters).unwrap();
+        assert_eq!(
+            (folders(waiting), told(&outbox)),
+            (vec!["h/2".to_owned()], vec!["h/1".to_owned()])
+        );
+        for name in ["h/3", "h/4"] {
+            outbox.add(&root, &path(name), &counters).unwrap();
+        }
+        assert_eq!(folders(waiting), ["h/3", "h/4"], "no more wait than may");
+        assert_eq!(told(&outbox), ["h/1", "h/2"]);
+        assert_eq!(counters.totals().compressions_skipped, 1);
+        // Told not to compress any more.
+        assert_eq!(told(&open(false)), ["h/3", "h/4"]);
+        assert_eq!(counters.totals().announcements_dropped_full, 2);
     }
 }

@@ -13,7 +13,8 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
-use tracedir::manifest::{self, HIDDEN_MANIFEST, MANIFEST, Manifest};
+use tracedir::manifest::{self, HIDDEN_MANIFEST, MANIFEST, Manifest, ManifestFile};
+use tracedir::seekable::ENDING;
 use wire::live::{ChunkId, RelativePath};
 
 use crate::error::Result;
@@ -120,7 +121,9 @@ async fn wait(
     period: Duration,
 ) -> bool {
     match tokio::time::timeout(period, events.recv()).await {
-        Ok(Ok(Event::Sealed(Sealed { folder, .. }))) => chunks.extend(look(root, &folder)),
+        Ok(Ok(Event::Sealed(Sealed { folder, .. }) | Event::Compressed { folder, .. })) => {
+            chunks.extend(look(root, &folder));
+        }
         Ok(Err(RecvError::Lagged(_))) => return false,
         Err(_) | Ok(Ok(_) | Err(RecvError::Closed)) => {}
     }
@@ -170,9 +173,13 @@ fn look(root: &Root, folder: &Path) -> Option<(RelativePath, Kept)> {
     let name = manifest_name(root, &path)?;
     let sealed = root.read(&path.join_path(&name)).ok()?.metadata().ok()?.modified().ok()?;
     let first = |file: &str| RelativePath::new(file.split('/').next()?).ok();
-    let tops = manifest.contents.files.iter().filter_map(|file| first(&file.path)).collect();
+    // While one is compressed, both may be there.
+    let names = |file: &ManifestFile| [file.path.clone(), format!("{}{ENDING}", file.path)];
+    let names = manifest.contents.files.iter().flat_map(names);
+    let tops = names.filter_map(|name| first(&name)).collect();
     let chunk = ChunkId::new(manifest.origin.chunk);
-    Some((path, Kept { sealed, bytes: manifest.contents.totals.bytes, chunk, tops }))
+    let bytes = manifest.contents.stored_bytes();
+    Some((path, Kept { sealed, bytes, chunk, tops }))
 }
 
 fn manifest_name(root: &Root, folder: &RelativePath) -> Option<RelativePath> {

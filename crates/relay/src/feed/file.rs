@@ -6,40 +6,65 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Weak};
 
 use rustix::io::{Errno, ReadWriteFlags};
+use tracedir::PacketSource;
+use tracedir::seekable::ENDING;
 use wire::live::RelativePath;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, FileContext, Result};
 use crate::root::Root;
 
-/// An open file of a chunk: packets of a stream, their index, or metadata.
+/// An open file of a chunk: packets of a stream, their index, or metadata. Offsets are those of what is in it, also where
+/// the packets are compressed.
 #[derive(Debug, Clone)]
-pub(crate) struct TraceFile(Arc<File>);
+pub(crate) enum TraceFile {
+    Plain(Arc<File>),
+    Compressed(Arc<PacketSource>),
+}
 
 /// A file that is open as long as somebody reads it.
 #[derive(Debug)]
-pub(super) struct WeakFile(Weak<File>);
+pub(super) enum WeakFile {
+    Plain(Weak<File>),
+    Compressed(Weak<PacketSource>),
+}
 
 impl TraceFile {
     /// One that its writer has open.
     pub(crate) fn written(file: &Arc<File>) -> Self {
-        Self(Arc::clone(file))
+        Self::Plain(Arc::clone(file))
     }
 
-    /// Opens the first of `paths` that is there.
+    /// Opens the first of `paths` that is there, or what it was compressed to.
     pub(crate) fn open(root: &Root, paths: &[RelativePath]) -> Result<Self> {
         let opened = paths.iter().map(|path| root.read(path)).reduce(Result::or);
         let nowhere = Err(Error::Meaningless { what: "a chunk that is nowhere" });
-        opened.unwrap_or(nowhere).map(|file| Self(Arc::new(file)))
+        match opened.unwrap_or(nowhere) {
+            Ok(file) => Ok(Self::Plain(Arc::new(file))),
+            Err(error) => {
+                let compressed = paths.iter().find_map(|path| Self::open_compressed(root, path));
+                compressed.unwrap_or(Err(error))
+            }
+        }
+    }
+
+    /// `None` when there is no compressed file.
+    fn open_compressed(root: &Root, path: &RelativePath) -> Option<Result<Self>> {
+        let path = RelativePath::new(&format!("{path}{ENDING}")).ok()?;
+        let file = root.read(&path).ok()?;
+        let source = PacketSource::compressed(file).on("read", path.as_path());
+        Some(source.map(|source| Self::Compressed(Arc::new(source))))
     }
 
     /// Reads what does not have to be waited for; gives how many bytes of `room` are filled. At the end of the file
     /// that is an error.
     pub(crate) fn read_at_hand(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
+        // Decompressing takes longer than others should wait.
+        let Self::Plain(file) = self else { return Ok(0) };
         let mut have = 0;
         while let Some(rest) = room.get_mut(have..).filter(|rest| !rest.is_empty()) {
             let at = offset.saturating_add(have as u64);
             let mut rest = [IoSliceMut::new(rest)];
-            match rustix::io::preadv2(&self.0, &mut rest, at, ReadWriteFlags::NOWAIT) {
+            match rustix::io::preadv2(file, &mut rest, at, ReadWriteFlags::NOWAIT) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => have += read,
                 Err(Errno::INTR) => {}
@@ -53,25 +78,45 @@ impl TraceFile {
 
     /// Fills `room`, and waits for the disk.
     pub(crate) fn read_exact_at(&self, room: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(room, offset)
+        match self {
+            Self::Plain(file) => file.read_exact_at(room, offset),
+            Self::Compressed(source) => source.read_exact_at(room, offset),
+        }
     }
 
     pub(super) fn downgrade(&self) -> WeakFile {
-        WeakFile(Arc::downgrade(&self.0))
+        match self {
+            Self::Plain(file) => WeakFile::Plain(Arc::downgrade(file)),
+            Self::Compressed(source) => WeakFile::Compressed(Arc::downgrade(source)),
+        }
     }
 }
 
 impl WeakFile {
     pub(super) fn upgrade(&self) -> Option<TraceFile> {
-        self.0.upgrade().map(TraceFile)
+        match self {
+            Self::Plain(file) => file.upgrade().map(TraceFile::Plain),
+            Self::Compressed(source) => source.upgrade().map(TraceFile::Compressed),
+        }
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.0.strong_count() > 0
+        match self {
+            Self::Plain(file) => file.strong_count() > 0,
+            Self::Compressed(source) => source.strong_count() > 0,
+        }
     }
 
     pub(super) fn is(&self, file: &TraceFile) -> bool {
-        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&file.0))
+        match (self, file) {
+            (Self::Plain(own), TraceFile::Plain(file)) => {
+                std::ptr::eq(own.as_ptr(), Arc::as_ptr(file))
+            }
+            (Self::Compressed(own), TraceFile::Compressed(source)) => {
+                std::ptr::eq(own.as_ptr(), Arc::as_ptr(source))
+            }
+            _ => false,
+        }
     }
 }
 

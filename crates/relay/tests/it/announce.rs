@@ -146,29 +146,29 @@ fn hurry(config: &mut Config) {
     config.announce.timeout = Duration::from_millis(300);
 }
 
-struct Setup {
-    runtime: Runtime,
-    root: TempDir,
+pub(crate) struct Setup {
+    pub(crate) runtime: Runtime,
+    pub(crate) root: TempDir,
 }
 
 impl Setup {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { runtime: Runtime::new().unwrap(), root: tempfile::tempdir().unwrap() }
     }
 
-    fn start(&self, set_up: impl FnOnce(&mut Config)) -> Relay {
+    pub(crate) fn start(&self, set_up: impl FnOnce(&mut Config)) -> Relay {
         start_with(&self.runtime, self.root.path(), set_up)
     }
 
     /// Every sealed chunk's manifest, by chunk.
-    fn manifests(&self) -> Vec<(PathBuf, Manifest)> {
+    pub(crate) fn manifests(&self) -> Vec<(PathBuf, Manifest)> {
         let mut all: Vec<_> =
             manifests(&self.root.path().canonicalize().unwrap()).into_iter().collect();
         all.sort_by_key(|(_, manifest)| manifest.origin.chunk);
         all
     }
 
-    fn outbox_len(&self) -> usize {
+    pub(crate) fn outbox_len(&self) -> usize {
         fs::read_dir(self.root.path().join(".relay/outbox")).map_or(0, Iterator::count)
     }
 
@@ -182,7 +182,7 @@ impl Setup {
 }
 
 /// Records `count` chunks with one packet each, and goes.
-fn record(relay: &Relay, name: &str, count: u64) {
+pub(crate) fn record(relay: &Relay, name: &str, count: u64) {
     let before = relay.totals().chunks_sealed;
     let mut producer = Producer::new(relay, session(name));
     producer.chunk(0);

@@ -4,6 +4,7 @@
 mod acknowledge;
 mod announce;
 mod client;
+mod compress;
 mod crash;
 mod cut;
 mod disk;

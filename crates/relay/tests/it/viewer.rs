@@ -416,6 +416,30 @@ fn what_is_not_in_memory_is_read_from_the_chunks() {
 }
 
 #[test]
+fn chunks_that_were_compressed_are_read_on() {
+    let mut setup = Setup::configured(live(), |config| {
+        config.limits = little_memory();
+        config.compress = Some("zstd".parse().unwrap());
+    });
+    let stream = setup.viewed();
+    setup.send(0..40);
+    // One stands in the file that goes, one comes later.
+    let mut early = setup.attach(Seek::Beginning);
+    assert_eq!(early.next_entry(stream).timestamp_begin, 0);
+    setup.rotate(0, 40, CloseAction::MoveToArchives);
+    wait_until("compression", || setup.relay.totals().chunks_compressed == 1);
+    assert_eq!(early.bytes(stream, 0, 128), whole(0));
+    setup.send(40..60);
+    setup.rotate(1, 60, CloseAction::MoveToArchives);
+    wait_until("compression", || setup.relay.totals().chunks_compressed == 2);
+    setup.send(60..65);
+    assert_eq!(early.read_on(stream), (1..65).collect::<Vec<_>>());
+    assert_eq!(setup.attach(Seek::Beginning).read_on(stream), (0..65).collect::<Vec<_>>());
+    assert_eq!(setup.relay.totals().packets_missed_by_viewers, 0);
+    setup.end();
+}
+
+#[test]
 fn what_was_announced_from_the_disk_is_given_whatever_becomes_of_its_chunk() {
     let mut setup = Setup::with(live(), little_memory());
     let stream = setup.viewed();

@@ -37,7 +37,7 @@ pub(crate) async fn compress(
         // Reads and writes all of the chunk; asked between two frames whether it shall go on.
         let compressed = tokio::task::spawn_blocking(move || {
             let folder = worker.env.root.absolute(&folder);
-            tracedir::compress_chunk(&folder, level, &|| !*stopped.borrow())
+            tracedir::compress_chunk(&folder, level, &|| !*stopped.borrow()).map_err(Box::new)
         });
         let result = match compressed.await {
             Ok(result) => result,
@@ -45,18 +45,20 @@ pub(crate) async fn compress(
         };
         match result {
             Ok(repacked) => note(&registry, &entry, repacked),
-            Err(tracedir::Error::Io { source, .. })
-                if source.kind() == io::ErrorKind::Interrupted =>
-            {
-                continue;
-            }
-            // It was deleted: those who are to be told find that themselves.
-            Err(tracedir::Error::NoManifest { problem: None, .. }) => {}
-            Err(error) => {
-                env.counters.compressions_failed.add(1);
-                let error = &error as &dyn std::error::Error;
-                tracing::error!(chunk = %entry.folder, error, "not compressed");
-            }
+            Err(error) => match *error {
+                tracedir::Error::Io { ref source, .. }
+                    if source.kind() == io::ErrorKind::Interrupted =>
+                {
+                    continue;
+                }
+                // It was deleted: those who are to be told find that themselves.
+                tracedir::Error::NoManifest { problem: None, .. } => {}
+                error => {
+                    env.counters.compressions_failed.add(1);
+                    let error = &error as &dyn std::error::Error;
+                    tracing::error!(chunk = %entry.folder, error, "not compressed");
+                }
+            },
         }
         if let Err(error) = env.outbox.compressed(&env.root, &entry, &env.counters) {
             return tracing::error!(error = &error as &dyn std::error::Error, "outbox");

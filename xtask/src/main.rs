@@ -5,6 +5,7 @@ mod fuzz;
 mod kill;
 mod producer;
 mod relays;
+mod sim;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ enum Task {
     Fuzz(fuzz::Fuzz),
     /// Kill the relay at random moments while producers write, and look for what it acknowledged
     Kill(kill::Args),
+    /// Simulate recording sessions with faults, and check what viewers are shown
+    Sim(sim::Args),
     /// Run a command and print its CPU time, wall time and peak memory
     #[command(hide = true)]
     Measured {
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Task::Bench(bench) => bench::run(&bench),
         Task::Fuzz(fuzz) => fuzz::run(&fuzz),
         Task::Kill(kill) => kill::run(&kill),
+        Task::Sim(sim) => sim::run(&sim),
         Task::Measured { command } => bench::measured(&command),
     };
     match result {

@@ -78,6 +78,8 @@ pub use doors::tls::Tls;
 pub use doors::{Network, NotANetwork};
 pub use error::{Error, Result};
 pub use event::{Event, RecordingName, Sealed};
+#[cfg(any(test, feature = "simulation"))]
+pub use feed::simulation;
 pub use losses::{Loss, LossCause, Losses};
 pub use recover::{Interrupted, Recovered};
 pub use server::Relay;

@@ -50,21 +50,10 @@ impl Budget {
         Kept { packets: self.packets.for_stream(), files: self.files.for_stream(), pace }
     }
 
-    /// A packet was released.
-    pub(super) fn note(&self, change: Change) {
-        self.packets.kept.fetch_add(1, Ordering::Relaxed);
-        self.packets.kept.fetch_sub(change.packets_let_go, Ordering::Relaxed);
-        let files = change.files.unsigned_abs();
-        if change.files < 0 {
-            self.files.kept.fetch_sub(files, Ordering::Relaxed);
-        } else {
-            self.files.kept.fetch_add(files, Ordering::Relaxed);
-        }
-    }
-
-    /// So many trace files more are known.
-    pub(super) fn take_files(&self, files: usize) {
-        self.files.kept.fetch_add(files, Ordering::Relaxed);
+    /// A stream keeps more, or less.
+    pub(super) fn note(&self, Change { packets, files }: Change) {
+        self.packets.note(packets);
+        self.files.note(files);
     }
 
     /// So many packets and trace files are let go.
@@ -75,6 +64,14 @@ impl Budget {
 }
 
 impl Share {
+    fn note(&self, change: isize) {
+        if change < 0 {
+            self.kept.fetch_sub(change.unsigned_abs(), Ordering::Relaxed);
+        } else {
+            self.kept.fetch_add(change.unsigned_abs(), Ordering::Relaxed);
+        }
+    }
+
     fn for_stream(&self) -> usize {
         let is_full = self.kept.load(Ordering::Relaxed) >= self.limit;
         if is_full { self.per_stream.min(LEAST_KEPT) } else { self.per_stream }
@@ -116,6 +113,13 @@ impl Catalogue {
             lock(&self.feeds).insert(feed.id, Arc::clone(&feed));
         }
         feed
+    }
+
+    /// Packets in memory, and trace files that are known.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(super) fn kept(&self) -> (usize, usize) {
+        let kept = |share: &Share| share.kept.load(Ordering::Relaxed);
+        (kept(&self.budget.packets), kept(&self.budget.files))
     }
 
     /// The session is over: it is not listed any more; who is attached reads to the end.

@@ -26,8 +26,8 @@ mod metadata;
 mod past;
 mod reach;
 mod segments;
-#[cfg(test)]
-mod simulation;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 mod stream;
 mod viewing;
 mod writing;

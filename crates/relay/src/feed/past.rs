@@ -129,8 +129,8 @@ impl Feed {
         parts.sort_by_key(|part| (part.chunk, part.first.timestamp_begin, part.file));
         let class = parts.last().map(|part| part.first.stream_class_id);
         let parts = parts.iter().map(|part| (part.chunk, part.file, part.count)).collect();
-        let files = stream.prepend(parts, class, self.budget.for_stream(None).files);
-        self.budget.take_files(files);
+        let change = stream.prepend(parts, class, self.budget.for_stream(None).files);
+        self.budget.note(change);
     }
 }
 

@@ -106,11 +106,15 @@ pub(crate) struct Kept {
     pub(crate) pace: Option<Duration>,
 }
 
-/// How much memory became more and less.
+/// How much more is kept in memory, or less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Change {
-    pub(crate) packets_let_go: usize,
+    pub(crate) packets: isize,
     pub(crate) files: isize,
+}
+
+const fn difference(before: usize, after: usize) -> isize {
+    after.cast_signed() - before.cast_signed()
 }
 
 /// How far a viewer has read a stream.
@@ -247,15 +251,15 @@ impl Default for Stream {
 
 impl Stream {
     /// Puts packets in front that were there before all others: for each trace file its chunk, its number and how many.
-    /// Gives how many files are known now that were not.
     pub(crate) fn prepend(
         &mut self,
         parts: Vec<(ChunkKey, u64, u64)>,
         class: Option<u64>,
         kept: usize,
-    ) -> usize {
+    ) -> Change {
         self.class = self.class.or(class);
-        self.segments.prepend(parts, ORIGIN, kept)
+        let files = self.segments.prepend(parts, ORIGIN, kept);
+        Change { packets: 0, files: difference(0, files) }
     }
 
     /// A packet was released.
@@ -285,10 +289,7 @@ impl Stream {
         let excess = self.packets.len().saturating_sub(kept.packets.max(1));
         self.packets.drain(..excess);
         self.first += excess as u64;
-        Change {
-            packets_let_go: excess,
-            files: self.segments.len().cast_signed() - files.cast_signed(),
-        }
+        Change { packets: difference(excess, 1), files: difference(files, self.segments.len()) }
     }
 
     /// Whether a packet keeps what beacons promised.
@@ -379,12 +380,13 @@ impl Stream {
         self.is_closed() && cursor.next >= self.end_number()
     }
 
-    /// The packets of the trace files that `which` picks are gone; gives how many files that are.
-    pub(crate) fn lose(&mut self, which: impl Fn(ChunkKey, u64) -> bool) -> usize {
+    /// The packets of the trace files that `which` picks are gone; gives how many of those were known.
+    pub(crate) fn lose(&mut self, which: impl Fn(ChunkKey, u64) -> bool) -> Change {
         for packet in self.packets.iter_mut().filter(|packet| which(packet.chunk, packet.file)) {
             packet.is_gone = true;
         }
-        self.segments.lose(|segment| which(segment.chunk, segment.file))
+        let files = self.segments.lose(|segment| which(segment.chunk, segment.file));
+        Change { packets: 0, files: difference(files, 0) }
     }
 
     /// Packets from `first` of file `number` of one chunk on were moved to the front of the first file of another.
@@ -394,7 +396,7 @@ impl Stream {
         (from, number, first): (ChunkKey, u64, u64),
         moved: u64,
         to: ChunkKey,
-    ) {
+    ) -> Change {
         for packet in &mut self.packets {
             let offset = packet.entry.offset_bytes;
             if packet.chunk == from && packet.file == number && offset >= first {
@@ -402,7 +404,9 @@ impl Stream {
                 packet.entry.offset_bytes = offset - first;
             }
         }
+        let files = self.segments.len();
         self.segments.relocate(moved, self.end_number(), to);
+        Change { packets: 0, files: difference(files, self.segments.len()) }
     }
 
     fn at(&self, number: u64, page: Option<&Page>) -> At {
@@ -655,7 +659,7 @@ pub(super) mod tests {
         assert_eq!((seen[4].as_str(), cursor.missed), ("not yet", 0));
 
         let mut late = stream.beginning();
-        assert_eq!(stream.lose(|_, file| file == 1), 1);
+        assert_eq!(stream.lose(|_, file| file == 1).files, -1);
         assert_eq!(ask(&stream, &mut late, now, None), "read 2 from 0 of 2");
         assert_eq!(late.missed, 3);
     }
@@ -669,7 +673,7 @@ pub(super) mod tests {
             let place = Place { file: number, offset: 7 };
             stream.release(chunk(0), place, &entry(number, number, number), now, KEPT);
         }
-        assert_eq!(stream.lose(|_, file| file == 2 || file == 4), 1);
+        assert_eq!(stream.lose(|_, file| file == 2 || file == 4).files, -1);
         assert_eq!(ask(&stream, &mut cursor, now, None), "packet 3 at 7");
         assert_eq!(ask(&stream, &mut cursor, now, None), "packet 5 at 7");
         assert_eq!((cursor.missed, stream.len()), (4, (4, 2)));

@@ -196,8 +196,7 @@ impl Feed {
     pub(crate) fn overwritten(&self, handle: StreamHandle, chunk: ChunkId, last: u64) {
         let chunk = ChunkKey::Since(chunk);
         self.with_packets(handle, |stream| {
-            let files = stream.lose(|of, file| of == chunk && file <= last);
-            self.budget.give_back((0, files));
+            self.budget.note(stream.lose(|of, file| of == chunk && file <= last));
         });
     }
 
@@ -210,7 +209,9 @@ impl Feed {
         to: ChunkId,
     ) {
         let (from, to) = (ChunkKey::Since(from), ChunkKey::Since(to));
-        self.with_packets(handle, |stream| stream.relocate((from, number, first), moved, to));
+        self.with_packets(handle, |stream| {
+            self.budget.note(stream.relocate((from, number, first), moved, to));
+        });
     }
 
     /// Where a chunk is.
@@ -243,7 +244,7 @@ impl Feed {
         state.chunks.is_gone(chunk);
         for entry in state.streams.values_mut() {
             if let Content::Packets(stream) = &mut entry.content {
-                self.budget.give_back((0, stream.lose(|of, _| of == chunk)));
+                self.budget.note(stream.lose(|of, _| of == chunk));
             }
         }
     }

@@ -71,8 +71,9 @@ function draw() {
   drawHead();
   drawNotices();
   const empty = num(answer.requests.complete) === 0;
-  find("empty").hidden = !empty;
-  find("answer-view").hidden = empty;
+  find("empty").hidden = !empty || live.shown;
+  find("answer-view").hidden = empty || live.shown;
+  if (live.shown) return;
   if (empty) drawEmpty();
   else {
     drawTiles();
@@ -403,6 +404,7 @@ function saveView() {
   if (view.sort !== "wall_ns") parameters.set("sort", view.sort);
   if (!view.descending) parameters.set("order", "up");
   if (view.filter) parameters.set("filter", view.filter);
+  saveLive(parameters);
   history.replaceState(null, "", `#${parameters}`);
 }
 
@@ -415,6 +417,7 @@ function loadView() {
   if (SORTS.some((sort) => sort.key === parameters.get("sort"))) view.sort = parameters.get("sort");
   view.descending = parameters.get("order") !== "up";
   view.filter = parameters.get("filter") ?? "";
+  loadLive(parameters);
 }
 
 function change(apply) {
@@ -521,6 +524,7 @@ function start() {
   listen();
   const embedded = find("answer").textContent;
   if (!embedded.trim()) {
+    listenLive();
     poll();
     return;
   }

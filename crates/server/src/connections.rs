@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -16,7 +17,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::endpoints::{Answers, router};
-use crate::{AnswerSource, Error};
+use crate::live::endpoints::Live;
+use crate::{AnswerSource, Error, LiveSource};
 
 /// Connections served at once; further ones wait in the system's backlog.
 const MAX_CONNECTIONS: usize = 128;
@@ -24,14 +26,16 @@ const MAX_CONNECTIONS: usize = 128;
 const MAX_HEAD_BYTES: usize = 16 << 10;
 /// Time for the next request's head to arrive, and so also for a connection to stay idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// A connection is closed after its current reply when it is this old: a client that reads slowly cannot hold its place.
+/// A connection is closed after its current reply when it is this old: a client that reads slowly cannot hold its place. One
+/// whose reply goes on by itself is asked again after as long: such replies have places of their own.
 const CONNECTION_LIFETIME: Duration = Duration::from_secs(300);
 /// Time to finish the current reply at the end of a connection's life or of the server's.
 const LAST_REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed accept: the peer has left or files are short (accept(2)), neither says anything about the listener.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
-/// Serves the page and the answers on `listener` until `shutdown` is ready, then finishes the replies under way.
+/// Serves the page, the answers and, with `live`, what is being recorded on `listener` until `shutdown` is ready, then finishes
+/// the replies under way.
 ///
 /// On a loopback address only requests that name the loopback are answered; on any other address anybody who reaches it may
 /// read the answers, so binding one is for the caller to decide.
@@ -41,14 +45,19 @@ const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 pub async fn serve(
     listener: TcpListener,
     source: Arc<dyn AnswerSource>,
+    live: Option<Arc<dyn LiveSource>>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     let address = listener.local_addr().map_err(|source| Error::Listener { source })?;
     let (closing, stop) = watch::channel(false);
     let mut connections = JoinSet::new();
+    let answers = Answers::new(source);
+    let live = live.map(|live| Live::new(live, answers.run(), stop.clone()));
+    let services =
+        |local, going: &_| router(answers.clone(), live.as_ref().map(|live| live.on(going)), local);
     tokio::select! {
         () = shutdown => {}
-        () = accept_all(&listener, address, Answers::new(source), &mut connections, &stop) => {}
+        () = accept_all(&listener, address, services, &mut connections, &stop) => {}
     }
     drop(listener);
     closing.send_replace(true);
@@ -59,7 +68,7 @@ pub async fn serve(
 async fn accept_all(
     listener: &TcpListener,
     address: SocketAddr,
-    answers: Answers,
+    services: impl Fn(SocketAddr, &Arc<AtomicUsize>) -> Router,
     connections: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
 ) {
@@ -78,16 +87,22 @@ async fn accept_all(
         };
         // A wildcard listener has loopback connections too; each is judged by the address it came to.
         let local = stream.local_addr().unwrap_or(address);
-        let service = router(answers.clone(), local);
+        let going = Arc::default();
+        let service = services(local, &going);
         let stop = stop.clone();
         connections.spawn(async move {
-            serve_connection(stream, service, stop).await;
+            serve_connection(stream, service, &going, stop).await;
             drop(place);
         });
     }
 }
 
-async fn serve_connection(stream: TcpStream, service: Router, mut stop: watch::Receiver<bool>) {
+async fn serve_connection(
+    stream: TcpStream,
+    service: Router,
+    going: &AtomicUsize,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
@@ -98,7 +113,7 @@ async fn serve_connection(stream: TcpStream, service: Router, mut stop: watch::R
     let ended = tokio::select! {
         ended = &mut connection => Some(ended),
         _ = stop.wait_for(|closing| *closing) => None,
-        () = sleep(CONNECTION_LIFETIME) => None,
+        () = end_of_life(going) => None,
     };
     let ended = match ended {
         Some(ended) => Ok(ended),
@@ -111,5 +126,14 @@ async fn serve_connection(stream: TcpStream, service: Router, mut stop: watch::R
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
         Err(_) => tracing::debug!("a client did not read its last reply in time"),
+    }
+}
+
+async fn end_of_life(going: &AtomicUsize) {
+    loop {
+        sleep(CONNECTION_LIFETIME).await;
+        if going.load(Ordering::Relaxed) == 0 {
+            return;
+        }
     }
 }

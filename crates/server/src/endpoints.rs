@@ -6,6 +6,8 @@
 //! | `/api/v1/phases` | the answer of `analyze phases` |
 //! | `/api/v1/syscalls` | the answer of `analyze syscalls` |
 //! | `/api/v1/status` | the state of the recording |
+//! | `/api/v1/live/sessions` | the sessions that are being recorded, when the server has them |
+//! | `/api/v1/live/tail` | events of a session as they come: `text/event-stream` |
 //! | `/healthz` | `ok` while the server runs |
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -20,10 +22,12 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 
 use crate::guard::guard;
+use crate::live::endpoints::{Live, routes};
 use crate::{AnswerSource, Snapshot, page};
 
-/// The service for connections that arrived at `local`.
-pub(crate) fn router(answers: Answers, local: SocketAddr) -> Router {
+/// The service for a connection that arrived at `local`.
+pub(crate) fn router(answers: Answers, live: Option<Live>, local: SocketAddr) -> Router {
+    let live = live.map_or_else(Router::new, routes);
     Router::new()
         .route("/", get(|| async { Html(page::served()) }))
         .route("/api/v1/phases", get(phases))
@@ -32,6 +36,7 @@ pub(crate) fn router(answers: Answers, local: SocketAddr) -> Router {
         .route("/healthz", get(|| async { "ok\n" }))
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such path\n") })
         .with_state(answers)
+        .merge(live)
         .layer(middleware::from_fn_with_state(local, guard))
 }
 
@@ -46,6 +51,10 @@ pub(crate) struct Answers {
 impl Answers {
     pub(crate) fn new(source: Arc<dyn AnswerSource>) -> Self {
         Self { source, run: RandomState::new().hash_one(()) }
+    }
+
+    pub(crate) const fn run(&self) -> u64 {
+        self.run
     }
 }
 
@@ -62,7 +71,7 @@ async fn status(State(answers): State<Answers>, headers: HeaderMap) -> Response 
 }
 
 /// The document, or 304 when the client says that it has this version.
-fn reply(snapshot: Snapshot, run: u64, headers: &HeaderMap) -> Response {
+pub(crate) fn reply(snapshot: Snapshot, run: u64, headers: &HeaderMap) -> Response {
     let tag = format!("\"{run:016x}-{}\"", snapshot.version);
     let known = headers.get_all(header::IF_NONE_MATCH).iter().any(|tags| lists(tags, &tag));
     let tag = [(header::ETAG, tag)];

@@ -11,8 +11,11 @@ use sha2::{Digest, Sha256};
 
 const MARKUP: &str = include_str!("../assets/page.html");
 const STYLE: &str = include_str!("../assets/page.css");
-const SCRIPT: &str =
-    concat!(include_str!("../assets/figures.js"), include_str!("../assets/page.js"));
+const SCRIPT: &str = concat!(
+    include_str!("../assets/figures.js"),
+    include_str!("../assets/live.js"),
+    include_str!("../assets/page.js")
+);
 
 static SERVED: LazyLock<String> = LazyLock::new(|| assemble(""));
 

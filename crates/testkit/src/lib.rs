@@ -11,6 +11,11 @@ use std::process::{Command, Stdio};
 
 pub mod alloc;
 mod bpftrace;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "what is absent of a JSON value is null, which the next step refuses"
+)]
+pub mod browser;
 pub mod lttng;
 pub mod pki;
 mod traces;

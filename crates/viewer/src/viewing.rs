@@ -223,6 +223,12 @@ impl<S: Read + Write> Viewing<S> {
         self.traces.get(source.trace).map(|trace| trace.path.as_path())
     }
 
+    /// The path of a stream at the relay, such as `ust/uid/1000/64-bit/channel_0`.
+    #[must_use]
+    pub fn path_of(&self, stream_index: usize) -> Option<&Path> {
+        self.sources.get(stream_index).map(|source| source.path.as_path())
+    }
+
     fn look_for_streams(&mut self, index: usize, now: Duration) -> Result<bool, Error> {
         let Some(session) = self.sessions.get_mut(index) else { return Ok(false) };
         let is_due = session.has_new || now.saturating_sub(session.looked) >= LOOK_EVERY;

@@ -206,7 +206,7 @@ fn list(args: &Args, sessions: &[SessionEntry]) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-const fn format_name(format: TraceFormat) -> &'static str {
+pub(super) const fn format_name(format: TraceFormat) -> &'static str {
     match format {
         TraceFormat::Ctf1_8 => "CTF 1.8",
         TraceFormat::Ctf2 => "CTF 2",
@@ -241,7 +241,7 @@ fn follow(
             Err(error) => break Err(error),
             Ok(_) if reading.is_full() => break Ok(()),
             Ok(viewer::Progress::Nothing) => {
-                if stop.within((took * (SHARE - 1)).clamp(PAUSE, LONGEST_PAUSE)) {
+                if stop.within(pause(took)) {
                     viewing.finish();
                     drain(&mut viewing, &mut reading).with_context(|| printing.unwritten())?;
                     break Ok(());
@@ -269,6 +269,11 @@ fn drain(viewing: &mut Viewing<TcpStream>, reading: &mut Reading) -> io::Result<
         reading.take(&item)?;
     }
     reading.printer.flush()
+}
+
+/// How long nothing is asked after asking took so long and nothing came.
+pub(super) fn pause(took: Duration) -> Duration {
+    (took * (SHARE - 1)).clamp(PAUSE, LONGEST_PAUSE)
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {

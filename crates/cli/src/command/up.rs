@@ -8,6 +8,7 @@
 
 mod addresses;
 mod analysis;
+mod live;
 mod sessions;
 
 use std::fs;
@@ -28,6 +29,7 @@ use crate::outcome::{Outcome, complain};
 use crate::stop::Stop;
 use addresses::Addresses;
 use analysis::{Analyst, News};
+use live::Live;
 
 /// How long open replies of the page may take once the end was asked for.
 const PAGE_GRACE: Duration = Duration::from_secs(10);
@@ -97,8 +99,9 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
         release,
         Arc::clone(&published),
     )?;
+    let (live, lister) = Live::start(relay.viewers_addr())?;
     let (page_stop, page_stopped) = oneshot::channel::<()>();
-    let page = tokio::spawn(server::serve(listener, published, async {
+    let page = tokio::spawn(server::serve(listener, published, Some(Arc::new(live)), async {
         drop(page_stopped.await);
     }));
     let (relay_ended, until_relay_ended) = watch::channel(false);
@@ -111,6 +114,7 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
 
     stop.asked().await;
     complain("ending: sealing what is open (a second signal ends at once)");
+    tokio::task::spawn_blocking(|| lister.finish()).await.context("the live sessions")??;
     tokio::select! {
         () = relay.shutdown() => {}
         () = stop.asked() => return Ok(Outcome::No),

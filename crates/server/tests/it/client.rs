@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use server::AnswerSource;
+use server::{AnswerSource, LiveSource};
 use tokio::sync::oneshot;
 
 /// Longer than any reply takes on a busy machine.
@@ -21,6 +21,13 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(source: Arc<dyn AnswerSource>) -> Self {
+        Self::start_with(source, None)
+    }
+
+    pub(crate) fn start_with(
+        source: Arc<dyn AnswerSource>,
+        live: Option<Arc<dyn LiveSource>>,
+    ) -> Self {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let listener =
@@ -30,8 +37,9 @@ impl Server {
         let shutdown = async move {
             stopped.await.expect("the server is stopped before the sender is dropped");
         };
-        let thread =
-            std::thread::spawn(move || runtime.block_on(server::serve(listener, source, shutdown)));
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(server::serve(listener, source, live, shutdown))
+        });
         Self { address, stop: Some(stop), thread: Some(thread) }
     }
 

@@ -5,6 +5,12 @@ mod client;
 mod http;
 #[expect(
     clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test's own helpers: what is not there fails the test"
+)]
+mod live;
+#[expect(
+    clippy::indexing_slicing,
     reason = "a test's own helpers: an index that is not there fails the test"
 )]
 mod page;

@@ -803,6 +803,7 @@ impl Recording {
                     stream.show(env, *place, entry);
                     &env.counters.index_entries
                 } else {
+                    self.feed.pass(handle, entry);
                     &env.counters.beyond_last_chunk
                 };
                 written.add(1);

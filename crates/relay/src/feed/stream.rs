@@ -262,6 +262,17 @@ impl Stream {
         Change { packets: 0, files: difference(0, files) }
     }
 
+    /// A packet has its turn. One whose file was overwritten before has no more than that: it says how far the stream is.
+    pub(crate) fn pass(&mut self, entry: &PacketIndex, now: Instant) {
+        debug_assert!(law::in_order(self.last_number, entry.net_seq_num));
+        self.last_number = Some(entry.net_seq_num);
+        self.class.get_or_insert(entry.stream_class_id);
+        self.beacon = None;
+        self.last_release = Some(now);
+        self.reached = Some(entry.timestamp_end);
+        self.span = law::span(self.span, entry.timestamp_begin, entry.timestamp_end);
+    }
+
     /// A packet was released.
     pub(crate) fn release(
         &mut self,
@@ -271,13 +282,7 @@ impl Stream {
         now: Instant,
         kept: Kept,
     ) -> Change {
-        debug_assert!(law::in_order(self.last_number, entry.net_seq_num));
-        self.last_number = Some(entry.net_seq_num);
-        self.class.get_or_insert(entry.stream_class_id);
-        self.beacon = None;
-        self.last_release = Some(now);
-        self.reached = Some(entry.timestamp_end);
-        self.span = law::span(self.span, entry.timestamp_begin, entry.timestamp_end);
+        self.pass(entry, now);
         let files = self.segments.len();
         self.segments.add(chunk, place.file, self.end_number());
         self.segments.cut(kept.files);

@@ -113,6 +113,15 @@ impl Feed {
         }
     }
 
+    /// The file of a packet was overwritten before its entry came.
+    pub(crate) fn pass(&self, handle: StreamHandle, entry: &PacketIndex) {
+        self.pass_at(handle, entry, Instant::now());
+    }
+
+    pub(super) fn pass_at(&self, handle: StreamHandle, entry: &PacketIndex, now: Instant) {
+        self.with_packets(handle, |stream| stream.pass(entry, now));
+    }
+
     /// A beacon came.
     pub(crate) fn beacon(&self, handle: StreamHandle, beacon: &PacketIndex) {
         self.with_packets(handle, |stream| stream.beacon(beacon));

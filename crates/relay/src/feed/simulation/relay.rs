@@ -25,6 +25,9 @@ pub(super) struct Sink {
     pub(super) released: Vec<Written>,
     /// End of the last one.
     pub(super) reached: u64,
+    /// Of a session without live timer: packets that took longer to be sent than any before, so that silence may have been
+    /// taken for nothing.
+    pub(super) slow: u64,
     /// A packet that waits for the next one to go before it.
     swapped: Option<(Place, PacketIndex)>,
     is_closing: bool,
@@ -46,9 +49,17 @@ impl Sink {
             place: Place { file: 0, offset: 0 },
             released: Vec::new(),
             reached: 0,
+            slow: 0,
             swapped: None,
             is_closing: false,
         }
+    }
+}
+
+impl Sink {
+    /// Whether half of a packet waits for the other.
+    pub(super) fn waits(&self) -> bool {
+        self.merge.lowest_waiting().is_some()
     }
 }
 
@@ -155,6 +166,8 @@ impl Run {
         // Its file may have been overwritten since the packet came.
         let kept = self.world.ring.map_or(u64::MAX, |(_, count)| count);
         if self.sinks[number].place.file - place.file >= kept {
+            self.feed.pass_at(self.sinks[number].handle, &entry, time);
+            self.sinks[number].reached = entry.timestamp_end;
             return;
         }
         if self.world.fills && (self.now / 50) % 3 == 1 {
@@ -164,6 +177,10 @@ impl Run {
         writeln!(self.log, "{} released {number}:{}", self.now, entry.net_seq_num).unwrap();
         let name = self.name_of(place.file);
         let sink = &mut self.sinks[number];
+        let span = entry.timestamp_end - entry.timestamp_begin;
+        if !self.world.is_live && span > self.span {
+            (self.span, sink.slow) = (span, sink.slow + 1);
+        }
         let written = index::entry(place.offset, &entry);
         sink.released.push(Written { chunk, file: place.file, entry: written });
         sink.reached = entry.timestamp_end;

@@ -65,24 +65,22 @@ impl Viewer {
         Self { streams: BTreeMap::new(), metadata: 0, shown: 0, dies }
     }
 
-    /// It has all there was; gives how many packets were withheld.
-    pub(super) fn check_end(&self, number: usize, run: &Run) -> u64 {
-        let mut withheld = 0;
+    /// It has all there was.
+    pub(super) fn check_end(&self, number: usize, run: &Run) {
         for (handle, place) in &self.streams {
             let sink = &run.sinks[to_usize(handle.get())];
             let all = ORIGIN + sink.released.len() as u64 - place.began;
-            let Cursor { missed, withheld: here, .. } = place.cursor;
-            withheld += here;
+            let Cursor { missed, withheld, .. } = place.cursor;
+            let whose = format!("viewer {number} stream {handle}");
+            assert!(run.world.lies || withheld <= sink.slow, "{whose}: {withheld} withheld");
             if self.dies.is_some() {
                 continue;
             }
-            let whose = format!("viewer {number} stream {handle}");
             assert!(place.has_ended, "{whose} has not ended");
             assert!(run.feed.is_read(*handle, &place.cursor), "{whose} is not read");
-            assert_eq!(place.given + missed + here, all, "{whose}: given, missed, withheld");
+            assert_eq!(place.given + missed + withheld, all, "{whose}: given, missed, withheld");
             assert!(run.world.lets_go() || missed == 0, "{whose}: {missed} missed");
         }
-        withheld
     }
 }
 
@@ -144,16 +142,17 @@ impl Run {
             }
             Next::Ended => place.has_ended = true,
             Next::NotYet => {
-                // What was sent a delay ago is here, and each period something is sent. Packets that are overwritten
-                // or not written before they are shown say nothing.
+                // What was sent a delay ago is here, and each period something is sent. Packets that are not
+                // written say nothing, and one of which half is here makes a beacon wait or stale.
                 let late = self.now.saturating_sub(MOST_DELAY + PERIOD + 1) * STEP;
-                let known = place.bound.max(self.sinks[to_usize(handle.get())].reached);
+                let sink = &self.sinks[to_usize(handle.get())];
+                let known = place.bound.max(sink.reached);
                 let world = &self.world;
                 let is_sure = world.is_live
                     && world.loss == 0
                     && !world.lies
                     && !world.fills
-                    && world.ring.is_none()
+                    && !sink.waits()
                     && self.now < world.steps;
                 assert!(!is_sure || known >= late, "nothing is said after {known} at {late}");
             }

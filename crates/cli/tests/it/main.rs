@@ -11,6 +11,7 @@ mod ctf_check;
 mod ctf_convert;
 mod ctf_info;
 mod live;
+mod live_page;
 mod lttng;
 mod main_job;
 mod process;

@@ -82,4 +82,4 @@ pub use event::{Event, RecordingName, Sealed};
 pub use feed::simulation;
 pub use losses::{Loss, LossCause, Losses};
 pub use recover::{Interrupted, Recovered};
-pub use server::Relay;
+pub use server::{NetworkLosses, Relay};

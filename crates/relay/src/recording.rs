@@ -815,6 +815,11 @@ impl Recording {
             }
         }
         let losses = stream.meter.read(released);
+        let by_network = losses.iter().filter(|loss| loss.cause.is_network());
+        let by_network = by_network.map(|loss| loss.count).fold(0, u64::saturating_add);
+        if by_network > 0 {
+            self.feed.lost_by_network(&stream.path_in_chunk(), by_network);
+        }
         match chunk {
             Some(chunk) if !losses.is_empty() => {
                 note_losses(env, chunk, &stream.path_in_chunk(), losses)

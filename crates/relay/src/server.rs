@@ -2,7 +2,9 @@
 //!
 //! Connections run on threads of their own, see [`crate::workers`].
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,6 +50,27 @@ pub struct Relay {
     sealer: JoinHandle<()>,
     sealer_stop: watch::Sender<bool>,
     after: After,
+}
+
+/// What the network lost of the sessions that are recorded now, for who shows it. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct NetworkLosses(Arc<Registry>);
+
+impl NetworkLosses {
+    /// Packets lost since the session began, by the path of the stream's file in each chunk; only streams that lost some, and
+    /// nothing once the session is over.
+    #[must_use]
+    pub fn of(&self, host: &str, session: &str) -> BTreeMap<PathBuf, u64> {
+        let feeds = self.0.feeds.sessions();
+        let mut losses = BTreeMap::new();
+        for feed in feeds.iter().filter(|feed| feed.hostname == host && feed.name == session) {
+            for (path, packets) in feed.network_losses() {
+                let count = losses.entry(path.as_path().to_owned()).or_insert(0_u64);
+                *count = count.saturating_add(packets);
+            }
+        }
+        losses
+    }
 }
 
 impl Relay {
@@ -173,6 +196,12 @@ impl Relay {
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.registry.subscribe()
+    }
+
+    /// What the network lost of the sessions that are recorded now.
+    #[must_use]
+    pub fn network_losses(&self) -> NetworkLosses {
+        NetworkLosses(Arc::clone(&self.registry))
     }
 
     /// What was counted since the start.

@@ -99,7 +99,7 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
         release,
         Arc::clone(&published),
     )?;
-    let (live, lister) = Live::start(relay.viewers_addr())?;
+    let (live, lister) = Live::start(relay.viewers_addr(), relay.network_losses())?;
     let (page_stop, page_stopped) = oneshot::channel::<()>();
     let page = tokio::spawn(server::serve(listener, published, Some(Arc::new(live)), async {
         drop(page_stopped.await);

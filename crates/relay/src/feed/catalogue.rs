@@ -105,6 +105,7 @@ impl Catalogue {
             closed_kept: limits.viewed_closed_streams,
             past: Mutex::default(),
             state: Mutex::default(),
+            lost_by_network: Mutex::default(),
         });
         if !past.is_empty() {
             feed.goes_on(past);

@@ -68,6 +68,8 @@ pub(crate) struct Feed {
     closed_kept: usize,
     past: Mutex<Past>,
     state: Mutex<State>,
+    /// Packets that the network lost, by the path of their stream. Bound: the streams of the session.
+    lost_by_network: Mutex<BTreeMap<RelativePath, u64>>,
 }
 
 #[derive(Debug, Default)]

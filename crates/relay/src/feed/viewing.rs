@@ -1,10 +1,10 @@
 //! What viewers ask of a session. Nothing here reads or opens a file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use wire::live::{StreamHandle, ViewedTraceId};
+use wire::live::{RelativePath, StreamHandle, ViewedTraceId};
 
 use super::chunks::ChunkKey;
 use super::entry::{Content, Entry, Extent, Listed};
@@ -26,6 +26,11 @@ impl Feed {
     /// How many times streams were published.
     pub(crate) fn publications(&self) -> u64 {
         lock(&self.state).publications
+    }
+
+    /// What was lost on its way here, by the path of each stream.
+    pub(crate) fn network_losses(&self) -> BTreeMap<RelativePath, u64> {
+        lock(&self.lost_by_network).clone()
     }
 
     pub(crate) fn viewers(&self) -> u32 {

@@ -21,6 +21,13 @@ use crate::merge::Place;
 
 /// What writers tell.
 impl Feed {
+    /// So many packets of a stream were lost on their way here.
+    pub(crate) fn lost_by_network(&self, stream: &RelativePath, packets: u64) {
+        let mut lost = lock(&self.lost_by_network);
+        let count = lost.entry(stream.clone()).or_default();
+        *count = count.saturating_add(packets);
+    }
+
     /// A stream was added; it is seen from the next [`Feed::publish`] on. `trace` numbers its trace if it is new.
     pub(crate) fn add(
         &self,

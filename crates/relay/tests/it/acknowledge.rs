@@ -98,6 +98,9 @@ fn what_network_and_tracer_lost_is_told_with_the_chunk() {
     let totals = relay.totals();
     assert_eq!((totals.packets_never_came, totals.indexes_without_packet), (2, 1));
     assert_eq!((totals.tracer_packets_lost, totals.tracer_events_discarded), (2, 7));
+    let by_network = [(std::path::PathBuf::from("ust/uid/0/64-bit/ch_0"), 3)].into();
+    assert_eq!(relay.network_losses().of("host", "s"), by_network);
+    assert!(relay.network_losses().of("host", "other").is_empty());
     let crashed = crash_image(root.path());
     producer.control.end();
     crate::client::end(&producer.data);

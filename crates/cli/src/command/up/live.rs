@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ctf::filter::Filter;
+use relay::NetworkLosses;
 use server::Snapshot;
 use server::live::{LiveSession, LiveSessions, LiveSource, Refusal, TailRequest, TailSender};
 use viewer::{Address, Relay, SessionEntry};
@@ -25,6 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Live {
     relay: Address,
+    losses: NetworkLosses,
     listed: Arc<Mutex<Snapshot>>,
 }
 
@@ -37,7 +39,10 @@ pub(super) struct Lister {
 
 impl Live {
     /// Begins to list the sessions of the relay whose port for viewers this is.
-    pub(super) fn start(viewers: SocketAddr) -> anyhow::Result<(Self, Lister)> {
+    pub(super) fn start(
+        viewers: SocketAddr,
+        losses: NetworkLosses,
+    ) -> anyhow::Result<(Self, Lister)> {
         let relay = reachable(viewers);
         let first = Snapshot { bytes: LiveSessions::default().to_json().into(), version: 0 };
         let listed = Arc::new(Mutex::new(first));
@@ -53,7 +58,7 @@ impl Live {
             .name("live sessions".to_owned())
             .spawn(move || listing.run())
             .context("cannot start the list of live sessions")?;
-        Ok((Self { relay, listed }, Lister { stop, thread }))
+        Ok((Self { relay, losses, listed }, Lister { stop, thread }))
     }
 }
 
@@ -88,10 +93,10 @@ impl LiveSource for Live {
         let filter = filter
             .transpose()
             .map_err(|error| Refusal::Condition { message: error.to_string() })?;
-        let relay = self.relay.clone();
+        let (relay, losses) = (self.relay.clone(), self.losses.clone());
         thread::Builder::new()
             .name("live tail".to_owned())
-            .spawn(move || tail::run(&relay, &request, filter, tail))
+            .spawn(move || tail::run(&relay, &losses, &request, filter, tail))
             .map(drop)
             .map_err(|_none| Refusal::Threads)
     }

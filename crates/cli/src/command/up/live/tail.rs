@@ -1,7 +1,8 @@
 //! One page that follows one session.
 
+use std::collections::BTreeMap;
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use ctf::filter::Filter;
 use ctf::format::text::{HeaderFields, TextOptions, TextWriter, TimeStyle};
 use ctf::format::{Output, StreamText};
 use model::Timestamp;
+use relay::NetworkLosses;
 use server::live::{
     Begin, MAX_STREAMS_TOLD, StreamState, TailEvent, TailRequest, TailSender, TailState,
 };
@@ -27,12 +29,14 @@ const STATE_EVERY: Duration = Duration::from_millis(500);
 /// Follows until the session ends or the page leaves.
 pub(super) fn run(
     relay: &Address,
+    losses: &NetworkLosses,
     request: &TailRequest,
     filter: Option<Filter>,
     page: TailSender,
 ) {
     let page = Arc::new(page);
-    let why = match follow(relay, request, filter, &page) {
+    let network = Network::new(|| losses.of(&request.host, &request.session), request.begin);
+    let why = match follow(relay, request, filter, network, &page) {
         Ok(why) => why.to_owned(),
         Err(error) => chain(&error),
     };
@@ -55,6 +59,7 @@ fn follow(
     relay: &Address,
     request: &TailRequest,
     filter: Option<Filter>,
+    network: Network<impl Fn() -> Losses>,
     page: &Arc<TailSender>,
 ) -> Result<&'static str, Error> {
     let watch = Arc::clone(page);
@@ -67,7 +72,7 @@ fn follow(
         return Ok("there is no such session, or not any more");
     }
     let mut viewing = relay.view(&sessions, options(request.begin))?;
-    let mut tail = Tail::new(Selection::new(&request.names, filter, 0), page);
+    let mut tail = Tail::new(Selection::new(&request.names, filter, 0), network, page);
     let begin = Instant::now();
     loop {
         let polled = Instant::now();
@@ -113,9 +118,10 @@ fn options(begin: Begin) -> Options {
 }
 
 /// What a page was told.
-struct Tail<'p> {
+struct Tail<'p, L> {
     page: &'p TailSender,
     selection: Selection,
+    network: Network<L>,
     lines: Lines,
     state: TailState,
     /// The files of streams, by stream.
@@ -123,10 +129,10 @@ struct Tail<'p> {
     told: Option<Instant>,
 }
 
-impl<'p> Tail<'p> {
-    fn new(selection: Selection, page: &'p TailSender) -> Self {
+impl<'p, L: Fn() -> Losses> Tail<'p, L> {
+    fn new(selection: Selection, network: Network<L>, page: &'p TailSender) -> Self {
         let (state, files) = (TailState::default(), Vec::new());
-        Self { page, selection, lines: Lines::new(), state, files, told: None }
+        Self { page, selection, network, lines: Lines::new(), state, files, told: None }
     }
 
     /// Takes everything that can be given. What there is to give is bounded by the packets that were fetched; a page that
@@ -209,6 +215,7 @@ impl<'p> Tail<'p> {
         self.state.late = viewing.late();
         let findings = viewing.findings();
         self.state.unreadable = findings.kept().len() as u64 + findings.more();
+        self.network.look(&mut self.state.streams);
         if self.state.streams.len() <= MAX_STREAMS_TOLD {
             return self.page.state(&self.state);
         }
@@ -217,6 +224,37 @@ impl<'p> Tail<'p> {
         state.more_streams = (state.streams.len() - MAX_STREAMS_TOLD) as u64;
         state.streams.truncate(MAX_STREAMS_TOLD);
         self.page.state(&state);
+    }
+}
+
+/// Packets lost by the path of their stream.
+type Losses = BTreeMap<PathBuf, u64>;
+
+/// Which of the packets that are absent the network lost, as the relay knows it.
+struct Network<L> {
+    losses: L,
+    /// What was lost before the tail began.
+    before: Losses,
+}
+
+impl<L: Fn() -> Losses> Network<L> {
+    fn new(losses: L, begin: Begin) -> Self {
+        let before = if begin == Begin::Beginning { Losses::new() } else { losses() };
+        Self { losses, before }
+    }
+
+    /// The relay forgets a session that is over: what was known of it stays.
+    fn look(&self, streams: &mut [StreamState]) {
+        let losses = (self.losses)();
+        if losses.is_empty() {
+            return;
+        }
+        for stream in streams {
+            let path = Path::new(&stream.path);
+            let of = |losses: &Losses| losses.get(path).copied().unwrap_or(0);
+            let lost = of(&losses).saturating_sub(of(&self.before));
+            stream.lost_packets_network = stream.lost_packets_network.max(lost);
+        }
     }
 }
 
@@ -297,7 +335,30 @@ fn bare(fields: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
+
+    #[test]
+    fn the_network_lost_what_the_relay_says_since_the_tail_began() {
+        let known = RefCell::new(Losses::from([("a".into(), 2)]));
+        let losses = || known.borrow().clone();
+        let (whole, late) =
+            (Network::new(losses, Begin::Beginning), Network::new(losses, Begin::Now));
+        let stream = |path: &str| StreamState { path: path.to_owned(), ..StreamState::default() };
+        let lost = |network: &Network<_>, streams: &mut [StreamState]| -> Vec<u64> {
+            network.look(streams);
+            streams.iter().map(|stream| stream.lost_packets_network).collect()
+        };
+        let (mut of_whole, mut of_late) = (["a", "b"].map(stream), ["a", "b"].map(stream));
+        assert_eq!(lost(&whole, &mut of_whole), [2, 0]);
+        assert_eq!(lost(&late, &mut of_late), [0, 0]);
+        known.replace(Losses::from([("a".into(), 5), ("b".into(), 1), ("c".into(), 9)]));
+        assert_eq!(lost(&whole, &mut of_whole), [5, 1]);
+        assert_eq!(lost(&late, &mut of_late), [3, 1]);
+        known.replace(Losses::new());
+        assert_eq!(lost(&late, &mut of_late), [3, 1]);
+    }
 
     #[test]
     fn the_payload_is_what_stands_behind_the_last_comma_between_structures() {

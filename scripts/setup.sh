@@ -28,8 +28,10 @@ libswscale-dev   library  libswscale
 readonly PACKAGES_TEST="
 bpftrace         command  bpftrace
 chromium         command  chromium
+nats-server      command  nats-server
 openssl          command  openssl
 xz-utils         command  xz
+zstd             command  zstd
 "
 
 # One line of progress, with the seconds since the start.

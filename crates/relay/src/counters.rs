@@ -87,6 +87,14 @@ counters! {
     compressions_failed,
     /// Sealed chunks that were not compressed because more than [`crate::Announce::waiting`] waited.
     compressions_skipped,
+    /// Sealed chunks copied, once for each place.
+    chunks_copied,
+    /// Bytes of those that were sent; files that were there already are not.
+    bytes_copied,
+    /// Attempts to copy a chunk that failed; each is made again.
+    copies_failed,
+    /// Files copied that had been changed after their chunk was sealed.
+    files_copied_changed,
     /// Sealed chunks deleted because they were old or all of them too large.
     chunks_expired,
     /// Bytes of those.

@@ -71,7 +71,10 @@ mod stream;
 mod viewer;
 mod workers;
 
-pub use after::{Announce, Keep, Release, Target, Webhook, WebhookError};
+pub use after::{
+    Announce, Keep, NatsSubject, NatsSubjectError, Release, Store, StoreError, Target, Webhook,
+    WebhookError,
+};
 pub use config::{Config, Limits, TimeZone};
 pub use counters::Totals;
 pub use doors::tls::Tls;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::classes::ClassCache;
-use crate::digest::hex;
+pub use crate::digest::hex;
 use crate::discover::{INDEX, MAX_DEPTH, METADATA};
 use crate::error::{Action, Error};
 use crate::finding::Findings;

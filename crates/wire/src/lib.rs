@@ -8,3 +8,4 @@
 
 pub mod door;
 pub mod live;
+pub mod nats;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use relay::{Config, Event, Keep, Network, Recovered, Relay, Target, Webhook};
+use relay::{Config, Event, Keep, NatsSubject, Network, Recovered, Relay, Store, Target, Webhook};
 use tokio::sync::broadcast::error::RecvError;
 use tracedir::seekable::Level;
 
@@ -28,6 +28,7 @@ Examples:
 
   throughline relay --keep-for 72h --keep-size 20GiB
   throughline relay --announce-program /usr/local/bin/keep --announce-url http://127.0.0.1:8080/chunks
+  throughline relay --compress zstd --copy-to s3://traces/fleet --keep-for 24h
 
 Whoever is to be told of sealed chunks is told at least once, with the chunk's manifest: after a failure again, and after
 a restart. A program is run without a shell, with the chunk's folder as argument and the manifest on standard input. See
@@ -68,9 +69,21 @@ pub(crate) struct SealedArgs {
     /// A URL (http://) that the manifest of each sealed chunk is posted to; may be repeated
     #[arg(long, value_name = "URL")]
     announce_url: Vec<Webhook>,
+    /// A subject of a NATS server (nats://HOST[:PORT]/SUBJECT) that the manifest of each sealed chunk is published on; may be
+    /// repeated
+    #[arg(long, value_name = "URL")]
+    announce_nats: Vec<NatsSubject>,
+    /// A file with what the NATS servers want to know: one line is a token, two are a name and a password
+    #[arg(long, value_name = "FILE", requires = "announce_nats")]
+    announce_nats_credentials: Option<PathBuf>,
     /// How long a program may run or a URL may take to answer
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     announce_timeout: Duration,
+    /// A place that each sealed chunk is copied to, its manifest last: file:///FOLDER or s3://BUCKET[/PREFIX] with the settings
+    /// and credentials of the environment (AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …); may be
+    /// repeated
+    #[arg(long, value_name = "URL")]
+    copy_to: Vec<Store>,
     /// Compress the data streams of sealed chunks: zstd, or zstd:LEVEL from 1 (fast) to 19 (small). All commands read them as
     /// before; babeltrace2 needs `throughline ctf decompress` first
     #[arg(long, value_name = "METHOD")]
@@ -88,7 +101,12 @@ impl SealedArgs {
     pub(crate) fn apply(&self, config: &mut Config) {
         let programs = self.announce_program.iter().cloned().map(Target::Program);
         let urls = self.announce_url.iter().cloned().map(Target::Webhook);
-        config.announce.targets = programs.chain(urls).collect();
+        let subjects = self.announce_nats.iter().cloned().map(|mut subject| {
+            subject.credentials.clone_from(&self.announce_nats_credentials);
+            Target::Nats(subject)
+        });
+        let copies = self.copy_to.iter().cloned().map(Target::Copy);
+        config.announce.targets = programs.chain(urls).chain(subjects).chain(copies).collect();
         config.announce.timeout = self.announce_timeout;
         config.compress = self.compress;
         config.keep = Keep { age: self.keep_for, bytes: self.keep_size };

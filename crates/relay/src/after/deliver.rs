@@ -4,13 +4,14 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracedir::manifest::{HIDDEN_MANIFEST, MANIFEST, MAX_MANIFEST_BYTES};
+use tracedir::manifest::{HIDDEN_MANIFEST, MANIFEST, MAX_MANIFEST_BYTES, hex};
 use wire::live::RelativePath;
 
 use super::outbox::{Dropped, Entry, Queue};
-use super::{Failure, Target, program};
+use super::{Failure, Target, copy, program};
 use crate::env::Env;
 use crate::error::{Error, FileContext};
 use crate::registry::Registry;
@@ -48,7 +49,7 @@ pub(crate) async fn deliver(
         };
         let until = end_of(stop.clone(), env.outbox.announce.at_end);
         let attempt = tokio::select! {
-            attempt = attempt(env, queue, &entry) => attempt,
+            attempt = attempt(&registry, queue, &entry) => attempt,
             () = until => return,
         };
         match settle(env, queue, &entry, attempt) {
@@ -91,7 +92,8 @@ fn pause(first: Duration, longest: Duration, failures: u32) -> Duration {
 fn settle(env: &Env, queue: &Queue, entry: &Entry, outcome: Outcome) -> crate::Result<bool> {
     match outcome {
         Outcome::Told => {
-            env.counters.announcements.add(1);
+            let counters = &env.counters;
+            if queue.copies() { &counters.chunks_copied } else { &counters.announcements }.add(1);
             queue.done(&env.root, entry)?;
             Ok(true)
         }
@@ -100,14 +102,16 @@ fn settle(env: &Env, queue: &Queue, entry: &Entry, outcome: Outcome) -> crate::R
             Ok(true)
         }
         Outcome::Failed(failure) => {
-            env.counters.announcements_failed.add(1);
+            let counters = &env.counters;
+            if queue.copies() { &counters.copies_failed } else { &counters.announcements_failed }
+                .add(1);
             tracing::warn!(
                 to = queue.name(),
                 chunk = %entry.folder,
                 error = &failure as &dyn std::error::Error,
-                "cannot announce a chunk; it is tried again"
+                "cannot announce or copy a chunk; it is tried again"
             );
-            if entry.since.elapsed() > env.outbox.announce.give_up {
+            if !queue.copies() && entry.since.elapsed() > env.outbox.announce.give_up {
                 queue.drop(&env.root, entry, Dropped::TooOld, &env.counters)?;
             } else {
                 queue.later(entry);
@@ -117,24 +121,39 @@ fn settle(env: &Env, queue: &Queue, entry: &Entry, outcome: Outcome) -> crate::R
     }
 }
 
-async fn attempt(env: &Env, queue: &Queue, entry: &Entry) -> Outcome {
-    let Some(manifest) = manifest(&env.root, &entry.folder) else { return Outcome::Gone };
-    let timeout = env.outbox.announce.timeout;
+async fn attempt(registry: &Arc<Registry>, queue: &Queue, entry: &Entry) -> Outcome {
+    let env = &registry.env;
+    let Some(path) = manifest(&env.root, &entry.folder) else { return Outcome::Gone };
     let Some(target) = &queue.target else { return Outcome::Gone };
-    let told = match target {
-        Target::Program(path) => match env.root.read(&manifest) {
-            Ok(file) => program::run(path, &env.root.absolute(&entry.folder), file, timeout).await,
-            Err(error) => Err(Failure::Manifest(error)),
-        },
-        Target::Webhook(webhook) => match read(&env.root, &manifest) {
-            Ok(bytes) => match tokio::time::timeout(timeout, webhook.post(bytes)).await {
-                Ok(told) => told,
-                Err(_elapsed) => Err(Failure::Timeout),
-            },
-            Err(error) => Err(Failure::Manifest(error)),
-        },
+    let timeout = env.outbox.announce.timeout;
+    let manifest = || read(&env.root, &path).map_err(Failure::Manifest);
+    let telling = async {
+        match target {
+            Target::Program(program) => {
+                let file = env.root.read(&path).map_err(Failure::Manifest)?;
+                program::run(program, &env.root.absolute(&entry.folder), file, timeout).await
+            }
+            Target::Webhook(webhook) => within(timeout, webhook.post(manifest()?)).await,
+            Target::Nats(subject) => {
+                let manifest = manifest()?;
+                let id = hex(&Sha256::digest(&manifest));
+                within(timeout, subject.publish(&manifest, &id)).await
+            }
+            // It takes as long as it takes; requests to a store have limits of their own.
+            Target::Copy(store) => {
+                copy::copy(registry, store, &entry.folder, &path, &manifest()?).await
+            }
+        }
     };
+    let told = telling.await;
     told.map_or_else(Outcome::Failed, |()| Outcome::Told)
+}
+
+async fn within(
+    timeout: Duration,
+    telling: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    tokio::time::timeout(timeout, telling).await.unwrap_or(Err(Failure::Timeout))
 }
 
 /// Where a chunk's manifest is.

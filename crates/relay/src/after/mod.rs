@@ -1,16 +1,19 @@
-//! What happens to a chunk after it was sealed: it may be compressed, those who want to know are told, and one day it is deleted.
+//! What happens to a chunk after it was sealed: it may be compressed, those who want to know are told, it is copied, and one day it is deleted.
 //!
 //! ```text
-//! seal.rs ─▶ outbox.rs ─▶ compress.rs ─▶ outbox.rs: one file for each chunk and target ─▶ deliver.rs, a task for each target ─▶ program.rs
-//!                                             │                                                             └─▶ webhook.rs
+//! seal.rs ─▶ outbox.rs ─▶ compress.rs ─▶ outbox.rs: one file for each chunk and target ─▶ deliver.rs, a task for each target ─▶ program.rs, webhook.rs, nats.rs
+//!                                             │                                                             └─▶ copy.rs ─▶ store.rs
 //!                                             └─ what is not told yet is kept by ▶ retention.rs
 //! ```
 
 mod compress;
+mod copy;
 mod deliver;
+mod nats;
 mod outbox;
 mod program;
 mod retention;
+mod store;
 mod webhook;
 
 use std::io;
@@ -21,13 +24,18 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tracedir::manifest::Difference;
 use tracedir::seekable::Level;
 
 use crate::error::{Error, Result};
 use crate::registry::Registry;
 use crate::server::ended;
+use nats::NatsFailure;
+pub use nats::{NatsSubject, NatsSubjectError};
 pub(crate) use outbox::Outbox;
 pub use retention::{Keep, Release};
+use store::PutError;
+pub use store::{Store, StoreError};
 pub use webhook::{Webhook, WebhookError};
 
 /// Who is told of sealed chunks, and how patiently. Each is told of each chunk at least once.
@@ -43,7 +51,9 @@ pub struct Announce {
     pub longest_pause: Duration,
     /// Chunks that wait for one target. When one more is sealed, the one that waited longest is dropped and counted.
     pub waiting: usize,
-    /// How long a chunk waits in one run of the relay before it is dropped and counted.
+    /// The same for chunks that wait to be copied to one place.
+    pub waiting_copies: usize,
+    /// How long a chunk waits in one run of the relay before it is dropped and counted; copies wait for ever.
     pub give_up: Duration,
     /// How long [`Relay::shutdown`](crate::Relay::shutdown) waits for what can be told at once; the rest is told
     /// after the next start.
@@ -58,6 +68,7 @@ impl Default for Announce {
             first_pause: Duration::from_secs(1),
             longest_pause: Duration::from_secs(60),
             waiting: 1000,
+            waiting_copies: 100_000,
             give_up: Duration::from_secs(24 * 3600),
             at_end: Duration::from_secs(5),
         }
@@ -72,6 +83,11 @@ pub enum Target {
     Program(PathBuf),
     /// A URL that the manifest is posted to. It is told when it answers 2xx.
     Webhook(Webhook),
+    /// A subject of NATS that the manifest is published on. It is told when a stream has stored it, or, where no stream
+    /// takes the subject, when the server took it and somebody listened.
+    Nats(NatsSubject),
+    /// A place that the chunk is copied to, its manifest last.
+    Copy(Store),
 }
 
 impl Target {
@@ -86,6 +102,8 @@ impl Target {
                 })
             }
             Self::Webhook(webhook) => Ok(format!("webhook {webhook}")),
+            Self::Nats(subject) => Ok(format!("nats {subject}")),
+            Self::Copy(store) => Ok(format!("copy {store}")),
         }
     }
 }
@@ -144,4 +162,18 @@ pub(crate) enum Failure {
     Timeout,
     #[error("the manifest cannot be read")]
     Manifest(#[source] Error),
+    #[error("the subject")]
+    Nats(#[source] NatsFailure),
+    #[error("the manifest is not understood")]
+    Unreadable(#[source] Difference),
+    #[error("the manifest is none of this relay's")]
+    NotOurs,
+    #[error("a file of the chunk cannot be opened")]
+    Unopened(#[source] Error),
+    #[error("the chunk has {0} files, of which the manifest does not list all")]
+    TooManyFiles(u64),
+    #[error("the copy")]
+    Copy(#[from] PutError),
+    #[error("a task of the relay failed: {0}")]
+    Task(String),
 }

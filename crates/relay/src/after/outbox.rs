@@ -170,7 +170,11 @@ impl Outbox {
         loop {
             let oldest = {
                 let mut waiting = queue.lock();
-                let is_full = waiting.len() > self.announce.waiting.max(1);
+                let most = match queue.target {
+                    Some(Target::Copy(_)) => self.announce.waiting_copies,
+                    _ => self.announce.waiting,
+                };
+                let is_full = waiting.len() > most.max(1);
                 let by_number = waiting.iter().enumerate().min_by_key(|(_, entry)| entry.number);
                 match by_number.map(|(at, _)| at).filter(|_| is_full) {
                     Some(at) => waiting.remove(at),
@@ -246,6 +250,11 @@ impl Queue {
         tracing::warn!(to = self.name, chunk = %entry.folder, ?why, "not announced");
         count(counters, why);
         self.done(root, entry)
+    }
+
+    /// Whether chunks are copied, not only told of.
+    pub(crate) const fn copies(&self) -> bool {
+        matches!(self.target, Some(Target::Copy(_)))
     }
 
     /// As logs name the target.

@@ -11,6 +11,7 @@ use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpStream;
+use tracedir::manifest::hex;
 
 use super::Failure;
 
@@ -94,8 +95,7 @@ impl Webhook {
     }
 
     fn request(&self, manifest: Vec<u8>) -> Request<Full<Bytes>> {
-        let key: String =
-            Sha256::digest(&manifest).iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = hex(&Sha256::digest(&manifest));
         let mut request = Request::new(Full::new(Bytes::from(manifest)));
         *request.method_mut() = hyper::Method::POST;
         let path = self.uri.path_and_query().map_or("/", |path| path.as_str());

@@ -140,7 +140,7 @@ pub(crate) fn tell(config: &mut Config, peer: &Peer) {
     hurry(config);
 }
 
-fn hurry(config: &mut Config) {
+pub(crate) fn hurry(config: &mut Config) {
     config.announce.first_pause = Duration::from_millis(1);
     config.announce.longest_pause = Duration::from_millis(20);
     config.announce.timeout = Duration::from_millis(300);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -127,6 +128,38 @@ struct Client<S> {
     max_payload: usize,
 }
 
+/// What a server says of itself, as far as it matters here.
+#[derive(Deserialize)]
+struct Info {
+    #[serde(default)]
+    tls_required: bool,
+    max_payload: Option<usize>,
+}
+
+/// The answer of a stream to a message.
+#[derive(Deserialize)]
+struct Stored {
+    stream: Option<String>,
+    seq: Option<u64>,
+    error: Option<Refusal>,
+}
+
+/// The streams that take a subject.
+#[derive(Deserialize)]
+struct Streams {
+    streams: Option<Vec<String>>,
+    error: Option<Refusal>,
+}
+
+/// Why JetStream does not do something.
+#[derive(Deserialize)]
+struct Refusal {
+    #[serde(default)]
+    code: u16,
+    #[serde(default)]
+    description: String,
+}
+
 /// An answer to one of our questions, or that there will be none.
 enum Answer {
     Said(Vec<u8>),
@@ -145,12 +178,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let (arrived, max_payload) = (Vec::new(), 0);
         let mut client = Self { socket, arrived, inbox, max_payload };
         let info = client.info().await?;
-        if info["tls_required"] == Value::Bool(true) {
+        if info.tls_required {
             return Err(NatsFailure::WantsTls);
         }
-        let limit = info["max_payload"].as_u64().unwrap_or(1 << 20);
-        client.max_payload = usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut options = json!({
+        client.max_payload = info.max_payload.unwrap_or(1 << 20);
+        let Value::Object(mut options) = json!({
             "verbose": false,
             "pedantic": false,
             "headers": true,
@@ -159,14 +191,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             "lang": "rust",
             "version": env!("CARGO_PKG_VERSION"),
             "protocol": 1,
-        });
+        }) else {
+            return Err(NatsFailure::Ended);
+        };
         for (name, value) in credentials.map(read_credentials).transpose()?.unwrap_or_default() {
-            options[name] = Value::String(value);
+            options.insert(name.to_owned(), Value::String(value));
         }
         let inbox = format!("{}.*", client.inbox);
         let mut bytes = Vec::new();
         let mut writer = Writer(&mut bytes);
-        writer.connect(&options.to_string());
+        writer.connect(&Value::Object(options).to_string());
         writer.subscribe(&inbox, SUBSCRIPTION);
         writer.ping();
         client.socket.write_all(&bytes).await?;
@@ -176,7 +210,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    async fn info(&mut self) -> Result<Value, NatsFailure> {
+    async fn info(&mut self) -> Result<Info, NatsFailure> {
         loop {
             if let Some((said, used)) = FromServer::decode(&self.arrived)? {
                 let info = match said {
@@ -283,13 +317,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Answer::Taken if !is_kept => return Ok(()),
                 Answer::Taken => {}
                 Answer::Said(answer) => {
-                    let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
-                    if let Some(error) = answer.get("error") {
-                        return Err(NatsFailure::Refused(error["description"].to_string()));
-                    }
-                    // Any listener may answer; only a stream does so.
-                    if answer["stream"].is_string() && answer["seq"].is_u64() {
-                        return Ok(());
+                    // Any listener may answer; only a stream does so with its name.
+                    let Ok(answer) = serde_json::from_slice::<Stored>(&answer) else { continue };
+                    match answer {
+                        Stored { error: Some(error), .. } => {
+                            return Err(NatsFailure::Refused(error.description));
+                        }
+                        Stored { stream: Some(_), seq: Some(_), .. } => return Ok(()),
+                        Stored { .. } => {}
                     }
                 }
             }
@@ -305,14 +340,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Answer::Nobody => return Ok(false),
                 Answer::Taken => {}
                 Answer::Said(answer) => {
-                    let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
-                    return match answer.get("error") {
+                    let answer: Streams = serde_json::from_slice(&answer)
+                        .map_err(|error| NatsFailure::Refused(error.to_string()))?;
+                    return match answer.error {
                         // JetStream is not there for this account.
-                        Some(error) if error["code"] == NO_RESPONDERS => Ok(false),
-                        Some(error) => Err(NatsFailure::Refused(error["description"].to_string())),
-                        None => {
-                            Ok(answer["streams"].as_array().is_some_and(|names| !names.is_empty()))
-                        }
+                        Some(error) if error.code == NO_RESPONDERS => Ok(false),
+                        Some(error) => Err(NatsFailure::Refused(error.description)),
+                        None => Ok(answer.streams.is_some_and(|names| !names.is_empty())),
                     };
                 }
             }

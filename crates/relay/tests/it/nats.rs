@@ -96,7 +96,7 @@ impl Client {
             let mut piece = [0; 4096];
             let read = self.socket.read(&mut piece).unwrap();
             assert!(read > 0, "the server ended the connection");
-            self.arrived.extend_from_slice(&piece[..read]);
+            self.arrived.extend(piece.iter().take(read));
         }
     }
 
@@ -125,12 +125,13 @@ impl Client {
 
     /// The chunks of the manifests that a stream has stored.
     fn stored(&mut self) -> Vec<u64> {
-        let count = self.ask("STREAM.INFO.chunks", "")["state"]["messages"].as_u64().unwrap();
+        let info = self.ask("STREAM.INFO.chunks", "");
+        let count = info.pointer("/state/messages").unwrap().as_u64().unwrap();
         (1..=count)
             .map(|seq| {
                 let found = self.ask("STREAM.MSG.GET.chunks", &format!("{{\"seq\":{seq}}}"));
                 // Base64 of JSON; all that matters is which chunk it is.
-                let data = decode_base64(found["message"]["data"].as_str().unwrap());
+                let data = decode_base64(found.pointer("/message/data").unwrap().as_str().unwrap());
                 Manifest::parse(&data).unwrap().unwrap().origin.chunk
             })
             .collect()
@@ -149,7 +150,7 @@ fn decode_base64(text: &str) -> Vec<u8> {
     let bits = |four: &[u8]| four.iter().fold(0_u32, |all, digit| all << 6 | u32::from(*digit));
     let bytes = digits.chunks(4).flat_map(|four| {
         let bits = bits(four) << (6 * (4 - four.len()));
-        bits.to_be_bytes()[1..four.len()].to_vec()
+        bits.to_be_bytes().into_iter().skip(1).take(four.len() - 1).collect::<Vec<u8>>()
     });
     bytes.collect()
 }

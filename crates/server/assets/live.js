@@ -4,7 +4,7 @@
 // drawn or, while paused, waiting; what falls out of the waiting ones is counted and said.
 
 const ROWS = 2000;
-const DRAW_MS = 100; // at most so often are events drawn
+const DRAW_MS = 100; // at most so often are events drawn, and at most a quarter of the time
 const LOOK_MS = 2000; // how often the list of sessions is asked for
 const AGAIN_MS = 2000; // how long after a lost connection the next is tried
 const BEGINS = [["now", "now"], ["60", "1 minute ago"], ["300", "5 minutes ago"], ["1800", "30 minutes ago"], ["beginning", "the beginning"]];
@@ -30,12 +30,13 @@ function newTail() {
     waitingEvents: 0,
     missed: 0, // events that fell out while paused
     drawn: 0, // events in the table
+    newest: null, // time of the last of them
     received: 0,
     leftOut: 0, // events that the server did not send, or that fell out here
     state: null,
     rates: new Map(), // by stream path: [{ at, events }], one a second
     timer: null,
-    isDirty: true,
+    rest: DRAW_MS,
   };
 }
 
@@ -216,8 +217,10 @@ function schedule(tail) {
   if (tail.timer !== null || tail !== live.tail) return;
   tail.timer = setTimeout(() => {
     tail.timer = null;
+    const begin = performance.now();
     drawTail();
-  }, DRAW_MS);
+    tail.rest = Math.max(DRAW_MS, 3 * (performance.now() - begin));
+  }, tail.rest);
 }
 
 const TAIL_STATES = { connecting: "other", following: "recording", lost: "lost", ended: "ended", refused: "lost" };
@@ -225,8 +228,9 @@ const TAIL_STATES = { connecting: "other", following: "recording", lost: "lost",
 function drawTail() {
   const { tail, asked } = live;
   find("tail").hidden = tail === null;
-  find("streams").hidden = tail === null;
+  find("streams").hidden = tail === null || tail.status === "refused";
   if (tail === null || !live.shown) return;
+  document.title = `${nameText(asked.session)} – Throughline`;
   const pauseButton = find("tail-pause");
   find("tail-title").replaceChildren(el("bdi", {}, nameText(asked.host)), el("span", { class: "quiet" }, " / "), el("bdi", {}, nameText(asked.session)));
   const said = find("tail-status");
@@ -250,6 +254,7 @@ function drawRows(tail) {
   if (tail.waiting.length) {
     const rows = tail.waiting.map(row);
     tail.drawn += tail.waitingEvents;
+    tail.newest = tail.waiting.findLast((event) => event.t !== undefined)?.t ?? tail.newest;
     tail.waiting = [];
     tail.waitingEvents = 0;
     body.append(...rows);
@@ -286,12 +291,16 @@ function drawFoot(tail) {
   const parts = [];
   const part = (key, count, text) => parts.push(el("span", { "data-key": key, "data-count": count }, text));
   part("shown", tail.drawn, `${countText(tail.drawn)} shown, the newest ${countText(ROWS)} are kept`);
+  if (tail.newest !== null && tail.status === "following") {
+    const age = Math.max(0, Math.round(Date.now() / 1000 - Number(BigInt(tail.newest) / 1000000000n)));
+    parts.push(el("span", {}, age < 1 ? "the newest from just now" : `the newest from ${durationText(1e9 * age)} ago`));
+  }
   if (state) {
     part("matched", state.matched, `${countText(state.matched)} matched of ${countText(state.events)}`);
     if (num(state.late)) part("late", state.late, `${countText(state.late)} came too late for the order of time`);
     if (num(state.unreadable)) part("unreadable", state.unreadable, `${countText(state.unreadable)} packets could not be read`);
   }
-  if (tail.leftOut) part("left_out", tail.leftOut, `${countText(tail.leftOut)} left out`);
+  if (tail.leftOut) part("left_out", tail.leftOut, `${countText(tail.leftOut)} left out: more than the page could hold`);
   find("tail-foot").replaceChildren(...parts);
 }
 
@@ -377,6 +386,7 @@ function showLive(shown) {
   }
   find("title").textContent = shown ? "What is being recorded" : "Where the requests’ time went";
   find("cover").hidden = shown;
+  document.title = "Throughline";
   drawSessions();
   drawTail();
   if (shown && live.tail?.state) drawStreams(live.tail);
@@ -417,6 +427,9 @@ function listenLive() {
   scroll.addEventListener("scroll", () => {
     live.sticks = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 30;
     find("tail-newest").hidden = live.sticks;
+  });
+  find("tail-table").tBodies[0].addEventListener("click", (event) => {
+    if (getSelection().isCollapsed) event.target.closest("tr").classList.toggle("open");
   });
   find("tail-newest").addEventListener("click", () => {
     live.sticks = true;

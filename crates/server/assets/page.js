@@ -68,12 +68,12 @@ function el(tag, attributes = {}, ...children) {
 
 function draw() {
   const focused = document.activeElement?.dataset?.focus;
-  drawHead();
-  drawNotices();
   const empty = num(answer.requests.complete) === 0;
   find("empty").hidden = !empty || live.shown;
   find("answer-view").hidden = empty || live.shown;
   if (live.shown) return;
+  drawHead();
+  drawNotices();
   if (empty) drawEmpty();
   else {
     drawTiles();

@@ -87,6 +87,7 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
     let addresses = Addresses {
         control: relay.control_addr(),
         stream: relay.data_addr(),
+        live: relay.viewers_addr(),
         http: listener.local_addr()?,
     };
 

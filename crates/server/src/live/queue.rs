@@ -16,11 +16,12 @@ use super::{MAX_FIELDS_BYTES, MAX_WAITING_BYTES, MAX_WAITING_EVENTS, TailState, 
 
 /// How long a page may take nothing while something waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Events that are sent in one piece.
+/// Events that are sent in one piece. With [`PACE`], at most 12,500 a second: more than a person reads, and what a browser shows
+/// without being kept busy by it.
 const PIECE_EVENTS: usize = 250;
 /// Notes that wait for a page; further ones are dropped: they say what is so "so far".
 const MAX_NOTES: usize = 16;
-/// Between two pieces, so that what comes one by one is sent together.
+/// Between two pieces; what comes one by one meanwhile is sent together.
 const PACE: Duration = Duration::from_millis(20);
 
 /// Where a source puts what a page is to show. The tail ends when it is dropped.
@@ -61,6 +62,8 @@ struct Queue {
     left_out: u64,
     notes: VecDeque<String>,
     state: Option<String>,
+    /// Whether the last piece held events: a state does not wait for all that follow.
+    had_events: bool,
     ended: Option<String>,
     has_reader: bool,
     /// Since when something waits; `None` when nothing does.
@@ -101,6 +104,7 @@ pub(crate) fn tail(place: OwnedSemaphorePermit, going: Going) -> (TailSender, Ta
         left_out: 0,
         notes: VecDeque::new(),
         state: None,
+        had_events: false,
         ended: None,
         has_reader: true,
         waiting_since: None,
@@ -181,10 +185,7 @@ impl Drop for TailReader {
 impl TailReader {
     /// The next message; `None` at the end.
     pub(crate) async fn next_paced(&mut self) -> Option<Message> {
-        let is_full = self.0.lock().events.len() >= PIECE_EVENTS;
-        if !is_full {
-            tokio::time::sleep(PACE).await;
-        }
+        tokio::time::sleep(PACE).await;
         self.next().await
     }
 
@@ -225,12 +226,14 @@ impl Queue {
         message
     }
 
-    /// Events come before the counts that include them.
+    /// One piece of events comes before the counts that include it.
     fn take_message(&mut self) -> Option<Message> {
         if let Some(note) = self.notes.pop_front() {
             return Some(Message { kind: "note", data: text_json(&note) });
         }
-        if !self.events.is_empty() {
+        let had_events = std::mem::take(&mut self.had_events);
+        if !self.events.is_empty() && !(had_events && self.state.is_some()) {
+            self.had_events = true;
             return Some(self.take_events());
         }
         if let Some(data) = self.state.take() {
@@ -367,6 +370,19 @@ mod tests {
     }
 
     #[test]
+    fn counts_come_however_many_events_do() {
+        let (sender, mut reader) = both();
+        let more = || (0..300).for_each(|n| sender.event(&event(n, "")));
+        more();
+        for round in 0..10 {
+            sender.state(&TailState { events: round, ..TailState::default() });
+            data(&mut reader, "events");
+            more();
+            assert_eq!(data(&mut reader, "state")["events"], round);
+        }
+    }
+
+    #[test]
     fn a_sender_knows_when_the_page_has_left() {
         let (sender, reader) = both();
         assert!(!sender.is_left());
@@ -374,5 +390,19 @@ mod tests {
         assert!(sender.is_left());
         sender.event(&event(1, ""));
         assert!(sender.is_left());
+    }
+
+    #[test]
+    fn a_page_that_takes_nothing_for_long_is_left_and_one_that_nothing_waits_for_is_not() {
+        let (sender, mut reader) = both();
+        let long_ago = Instant::now().checked_sub(PATIENCE + Duration::from_secs(1));
+        sender.event(&event(1, ""));
+        sender.0.lock().waiting_since = long_ago;
+        // What is added meanwhile changes nothing.
+        sender.event(&event(2, ""));
+        assert!(sender.is_left());
+        data(&mut reader, "events");
+        assert_eq!(sender.0.lock().waiting_since, None);
+        assert!(!sender.is_left());
     }
 }

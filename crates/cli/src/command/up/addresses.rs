@@ -12,6 +12,7 @@ use serde::Serialize;
 pub(super) struct Addresses {
     pub(super) control: SocketAddr,
     pub(super) stream: SocketAddr,
+    pub(super) live: SocketAddr,
     pub(super) http: SocketAddr,
 }
 
@@ -45,6 +46,7 @@ mod tests {
         let at = |control: &str| Addresses {
             control: control.parse().unwrap(),
             stream: "127.0.0.1:2".parse().unwrap(),
+            live: "127.0.0.1:4".parse().unwrap(),
             http: "127.0.0.1:3".parse().unwrap(),
         };
         assert_eq!(at("127.0.0.1:1").relay_url(), "net://127.0.0.1:1:2");

@@ -231,8 +231,8 @@ impl Queue {
         if let Some(note) = self.notes.pop_front() {
             return Some(Message { kind: "note", data: text_json(&note) });
         }
-        let had_events = std::mem::take(&mut self.had_events);
-        if !self.events.is_empty() && !(had_events && self.state.is_some()) {
+        let is_states_turn = std::mem::take(&mut self.had_events) && self.state.is_some();
+        if !self.events.is_empty() && !is_states_turn {
             self.had_events = true;
             return Some(self.take_events());
         }

@@ -4,6 +4,7 @@
 //! which of them is missing. Figures are medians over several rounds with their spread, and ratios.
 
 mod capture;
+mod chunks;
 mod live;
 mod lttng;
 mod measure;
@@ -22,6 +23,8 @@ pub(crate) use measure::measured;
 pub(crate) enum Bench {
     /// Slowdown of a loop of system calls under `throughline capture kernel`, bpftrace and perf trace
     Capture(capture::Args),
+    /// What sealing, compressing, copying and reading of chunks costs, beside `zstd -T1` and `cp`
+    Chunks(chunks::Args),
     /// How long an event takes from the traced program to a viewer's output: `throughline live` and babeltrace2, side by side
     Live(live::Args),
     /// Every speed of `throughline read` against babeltrace2 and against a loop written for one layout
@@ -40,6 +43,7 @@ pub(crate) enum Bench {
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Capture(args) => capture::run(args),
+        Bench::Chunks(args) => chunks::run(args),
         Bench::Live(args) => live::run(args),
         Bench::Read(args) => read::run(args),
         Bench::Relay(args) => relay::run(args),

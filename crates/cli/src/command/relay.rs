@@ -69,13 +69,16 @@ pub(crate) struct SealedArgs {
     /// A URL (http://) that the manifest of each sealed chunk is posted to; may be repeated
     #[arg(long, value_name = "URL")]
     announce_url: Vec<Webhook>,
-    /// A subject of a NATS server (nats://HOST[:PORT]/SUBJECT) that the manifest of each sealed chunk is published on; may be
+    /// A subject of a NATS server (nats://HOST[:PORT]/SUBJECT, or tls:// for one that must be encrypted) that the manifest of each sealed chunk is published on; may be
     /// repeated
     #[arg(long, value_name = "URL")]
     announce_nats: Vec<NatsSubject>,
     /// A file with what the NATS servers want to know: one line is a token, two are a name and a password
     #[arg(long, value_name = "FILE", requires = "announce_nats")]
     announce_nats_credentials: Option<PathBuf>,
+    /// CA certificates (PEM) that encrypted NATS servers must come from; without it, those of the system
+    #[arg(long, value_name = "FILE", requires = "announce_nats")]
+    announce_nats_ca: Option<PathBuf>,
     /// How long a program may run or a URL may take to answer
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     announce_timeout: Duration,
@@ -103,6 +106,7 @@ impl SealedArgs {
         let urls = self.announce_url.iter().cloned().map(Target::Webhook);
         let subjects = self.announce_nats.iter().cloned().map(|mut subject| {
             subject.credentials.clone_from(&self.announce_nats_credentials);
+            subject.ca.clone_from(&self.announce_nats_ca);
             Target::Nats(subject)
         });
         let copies = self.copy_to.iter().cloned().map(Target::Copy);

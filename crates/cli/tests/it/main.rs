@@ -7,6 +7,7 @@
 )]
 
 mod compressed;
+mod copies;
 mod ctf_check;
 mod ctf_convert;
 mod ctf_info;

@@ -13,6 +13,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 use tracedir::manifest::{Contents, Manifest};
 use wire::nats::{self, FromServer, Message, Writer};
 
@@ -27,12 +29,15 @@ const NO_RESPONDERS: u16 = 503;
 /// Our only subscription.
 const SUBSCRIPTION: u32 = 1;
 
-/// A subject of a NATS server: `nats://HOST[:PORT]/SUBJECT`.
+/// A subject of a NATS server: `nats://HOST[:PORT]/SUBJECT`, or `tls://` for one that must be encrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NatsSubject {
     host: String,
     port: u16,
     subject: String,
+    is_encrypted: bool,
+    /// CA certificates that the server's must come from, when it is encrypted; `None`: those of the system.
+    pub ca: Option<PathBuf>,
     /// A file with what the server wants to know: one line is a token, two are a name and a password. Read for each connection.
     pub credentials: Option<PathBuf>,
 }
@@ -41,7 +46,7 @@ pub struct NatsSubject {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NatsSubjectError {
     /// Not a URL with a host and a subject.
-    #[error("not a URL such as nats://host:4222/subject")]
+    #[error("not a URL such as nats://host:4222/subject or tls://host:4222/subject")]
     Url,
     /// Not a subject that can be published to.
     #[error("not a subject: words between dots, without * and >")]
@@ -64,8 +69,10 @@ pub(crate) enum NatsFailure {
     Connection(#[from] std::io::Error),
     #[error("nobody listens to the subject, and no stream takes it")]
     NobodyListens,
-    #[error("the server wants TLS")]
-    WantsTls,
+    #[error("encryption")]
+    Tls(#[from] door::Error),
+    #[error("{host} cannot be the name of a certificate")]
+    Host { host: String },
     #[error("the credentials in {} cannot be read", path.display())]
     Credentials { path: PathBuf, source: std::io::Error },
     #[error(
@@ -78,7 +85,12 @@ impl FromStr for NatsSubject {
     type Err = NatsSubjectError;
 
     fn from_str(text: &str) -> Result<Self, NatsSubjectError> {
-        let rest = text.strip_prefix("nats://").ok_or(NatsSubjectError::Url)?;
+        let (scheme, rest) = text.split_once("://").ok_or(NatsSubjectError::Url)?;
+        let is_encrypted = match scheme {
+            "nats" => false,
+            "tls" => true,
+            _ => return Err(NatsSubjectError::Url),
+        };
         let (server, subject) = rest.split_once('/').ok_or(NatsSubjectError::Url)?;
         if server.contains('@') {
             return Err(NatsSubjectError::Credentials);
@@ -94,15 +106,17 @@ impl FromStr for NatsSubject {
             return Err(NatsSubjectError::Subject);
         }
         let (host, subject) = (host.to_owned(), subject.to_owned());
-        Ok(Self { host, port, subject, credentials: None })
+        Ok(Self { host, port, subject, is_encrypted, ca: None, credentials: None })
     }
 }
 
 impl fmt::Display for NatsSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "nats://[{}]:{}/{}", self.host, self.port, self.subject),
-            false => write!(f, "nats://{}:{}/{}", self.host, self.port, self.subject),
+        let Self { host, port, subject, .. } = self;
+        let scheme = if self.is_encrypted { "tls" } else { "nats" };
+        match host.contains(':') {
+            true => write!(f, "{scheme}://[{host}]:{port}/{subject}"),
+            false => write!(f, "{scheme}://{host}:{port}/{subject}"),
         }
     }
 }
@@ -112,11 +126,53 @@ impl NatsSubject {
     pub(super) async fn publish(&self, manifest: &[u8], id: &str) -> Result<(), Failure> {
         let socket =
             TcpStream::connect((&*self.host, self.port)).await.map_err(Failure::Connect)?;
-        let told = async {
-            let mut client = Client::greet(socket, self.credentials.as_deref()).await?;
+        self.tell(socket, manifest, id).await.map_err(Failure::Nats)
+    }
+
+    async fn tell(
+        &self,
+        mut socket: TcpStream,
+        manifest: &[u8],
+        id: &str,
+    ) -> Result<(), NatsFailure> {
+        let mut arrived = Vec::new();
+        let info = greeting(&mut socket, &mut arrived).await?;
+        let max_payload = info.max_payload.unwrap_or(1 << 20);
+        if self.is_encrypted || info.tls_required {
+            let config = door::client_config(self.ca.as_deref(), None)?;
+            let name = ServerName::try_from(self.host.clone())
+                .map_err(|_no_name| NatsFailure::Host { host: self.host.clone() })?;
+            let socket = TlsConnector::from(config).connect(name, socket).await?;
+            // What came in the open after the greeting is nobody's word.
+            let mut client = Client::new(socket, Vec::new(), max_payload);
+            client.greet(self.credentials.as_deref()).await?;
             client.announce(&self.subject, manifest, id).await
-        };
-        told.await.map_err(Failure::Nats)
+        } else {
+            let mut client = Client::new(socket, arrived, max_payload);
+            client.greet(self.credentials.as_deref()).await?;
+            client.announce(&self.subject, manifest, id).await
+        }
+    }
+}
+
+/// What a server says of itself, which it does first.
+async fn greeting(
+    socket: &mut (impl AsyncRead + Unpin),
+    arrived: &mut Vec<u8>,
+) -> Result<Info, NatsFailure> {
+    loop {
+        if let Some((said, used)) = FromServer::decode(arrived)? {
+            let info = match said {
+                FromServer::Info(json) => serde_json::from_slice(json).ok(),
+                FromServer::Error(text) => return Err(NatsFailure::Refused(text.to_owned())),
+                _ => None,
+            };
+            arrived.drain(..used);
+            return info.ok_or_else(|| NatsFailure::Refused("nothing of itself".to_owned()));
+        }
+        if socket.read_buf(arrived).await? == 0 {
+            return Err(NatsFailure::Ended);
+        }
     }
 }
 
@@ -169,19 +225,16 @@ enum Answer {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
-    /// Waits for the server's greeting and answers it.
-    async fn greet(socket: S, credentials: Option<&Path>) -> Result<Self, NatsFailure> {
+    fn new(socket: S, arrived: Vec<u8>, max_payload: usize) -> Self {
         // Connections of one process, and processes by their number, need names that differ.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let inbox = format!("_INBOX.throughline-{}-{}-{number}", std::process::id(), nonce());
-        let (arrived, max_payload) = (Vec::new(), 0);
-        let mut client = Self { socket, arrived, inbox, max_payload };
-        let info = client.info().await?;
-        if info.tls_required {
-            return Err(NatsFailure::WantsTls);
-        }
-        client.max_payload = info.max_payload.unwrap_or(1 << 20);
+        Self { socket, arrived, inbox, max_payload }
+    }
+
+    /// Says who we are, and waits until the server agrees.
+    async fn greet(&mut self, credentials: Option<&Path>) -> Result<(), NatsFailure> {
         let Value::Object(mut options) = json!({
             "verbose": false,
             "pedantic": false,
@@ -197,31 +250,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         for (name, value) in credentials.map(read_credentials).transpose()?.unwrap_or_default() {
             options.insert(name.to_owned(), Value::String(value));
         }
-        let inbox = format!("{}.*", client.inbox);
+        let inbox = format!("{}.*", self.inbox);
         let mut bytes = Vec::new();
         let mut writer = Writer(&mut bytes);
         writer.connect(&Value::Object(options).to_string());
         writer.subscribe(&inbox, SUBSCRIPTION);
         writer.ping();
-        client.socket.write_all(&bytes).await?;
-        match client.answer("").await? {
-            Answer::Taken => Ok(client),
+        self.socket.write_all(&bytes).await?;
+        match self.answer("").await? {
+            Answer::Taken => Ok(()),
             Answer::Said(_) | Answer::Nobody => Err(NatsFailure::Ended),
-        }
-    }
-
-    async fn info(&mut self) -> Result<Info, NatsFailure> {
-        loop {
-            if let Some((said, used)) = FromServer::decode(&self.arrived)? {
-                let info = match said {
-                    FromServer::Info(json) => serde_json::from_slice(json).ok(),
-                    FromServer::Error(text) => return Err(NatsFailure::Refused(text.to_owned())),
-                    _ => None,
-                };
-                self.arrived.drain(..used);
-                return info.ok_or_else(|| NatsFailure::Refused("nothing of itself".to_owned()));
-            }
-            self.read().await?;
         }
     }
 
@@ -405,6 +443,7 @@ mod tests {
             ("nats://h/trace.chunks", "nats://h:4222/trace.chunks"),
             ("nats://127.0.0.1:5222/a", "nats://127.0.0.1:5222/a"),
             ("nats://[::1]/a", "nats://[::1]:4222/a"),
+            ("tls://h/a", "tls://h:4222/a"),
         ] {
             assert_eq!(url.parse::<NatsSubject>().unwrap().to_string(), shown);
         }

@@ -261,6 +261,7 @@ fn a_peer_that_is_no_server_of_nats_is_tried_again() {
         b"",
         b"SSH-2.0-none\r\n",
         b"INFO not json\r\n",
+        // Does not go on as it should.
         b"INFO {\"tls_required\":true}\r\n",
         b"-ERR 'maximum connections exceeded'\r\n",
         // Says nothing more.
@@ -285,4 +286,37 @@ fn a_peer_that_is_no_server_of_nats_is_tried_again() {
     assert_eq!(relay.totals().announcements, 0);
     setup.runtime.block_on(relay.shutdown());
     assert_eq!(setup.outbox_len(), 1, "it is told after the next start");
+}
+
+#[test]
+fn a_server_that_is_encrypted_must_show_a_certificate_that_is_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = testkit::pki::Authority::new(folder.path(), "ca").unwrap();
+    let other = testkit::pki::Authority::new(folder.path(), "other").unwrap();
+    let issued = authority.issue("nats", &["127.0.0.1"]).unwrap();
+    let settings = folder.path().join("settings");
+    let (certificate, key) = (issued.certificate.display(), issued.key.display());
+    let text = format!(
+        "tls {{ cert_file: \"{certificate}\", key_file: \"{key}\" }}\nallow_non_tls: true\n"
+    );
+    fs::write(&settings, text).unwrap();
+    let options = ["-c", settings.to_str().unwrap()];
+    let Some(server) = Server::start(free_port(), &options) else { return };
+    let _listener = Client::connect(server.port, SUBJECT);
+    let url = server.url().replace("nats://", "tls://");
+    let setup = Setup::new();
+    let tell = |config: &mut Config, ca: &Path| {
+        let mut subject: relay::NatsSubject = url.parse().unwrap();
+        subject.ca = Some(ca.to_owned());
+        config.announce.targets.push(Target::Nats(subject));
+        hurry(config);
+    };
+    let relay = setup.start(|config| tell(config, other.pem()));
+    record(&relay, "s", 1);
+    wait_until("failures", || relay.totals().announcements_failed >= 2);
+    assert_eq!(relay.totals().announcements, 0);
+    setup.runtime.block_on(relay.shutdown());
+    let relay = setup.start(|config| tell(config, authority.pem()));
+    wait_until("the announcement", || relay.totals().announcements == 1);
+    setup.runtime.block_on(relay.shutdown());
 }

@@ -28,6 +28,7 @@ libswscale-dev   library  libswscale
 readonly PACKAGES_TEST="
 bpftrace         command  bpftrace
 chromium         command  chromium
+iproute2         command  ip
 nats-server      command  nats-server
 openssl          command  openssl
 xz-utils         command  xz

@@ -229,6 +229,67 @@ fn a_session_without_live_timer_is_told_across_its_rotations() {
     assert!(told == whole, "{}", first_difference(&told, whole));
 }
 
+/// Packets of a stream that our relay keeps in memory.
+const IN_MEMORY: u64 = 256;
+
+/// The most packets of a stream of a session, in all its chunks, as their manifests say.
+fn most_packets(session: &Path) -> u64 {
+    let mut packets = std::collections::BTreeMap::<String, u64>::new();
+    for chunk in fs::read_dir(session.join("archives")).unwrap() {
+        let manifest = fs::read(chunk.unwrap().path().join("manifest.json")).unwrap();
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+        for stream in manifest["streams"].as_array().unwrap() {
+            let file = stream["files"][0].as_str().unwrap().to_owned();
+            *packets.entry(file).or_default() += stream["packets"].as_u64().unwrap();
+        }
+    }
+    packets.into_values().max().unwrap()
+}
+
+#[test]
+fn who_comes_after_three_rotations_is_told_all_that_was_recorded() {
+    let Some(setup) = Setup::with_ours() else { return };
+    let (control, data) = (setup.control.port(), setup.data.port());
+    setup.lttng(&format!("create long --set-url=net://127.0.0.1:{control}:{data}"));
+    setup.lttng("enable-channel -u --switch-timer=200000 metadata");
+    setup.lttng("enable-channel -u --switch-timer=200000 --subbuf-size=4096 --num-subbuf=256 ch");
+    setup.lttng("enable-event -u -c ch testkit:tick");
+    setup.lttng("start");
+    for _ in 0..3 {
+        assert!(setup.emit(40_000, 5).wait().unwrap().success());
+        setup.lttng("rotate long");
+    }
+    let path = wait_for("a session in the list", || {
+        let output = setup.live("", &[]).output().unwrap();
+        let mut words = stdout(&output).split_whitespace();
+        words.find(|word| word.ends_with("/long")).map(|path| format!("/{path}"))
+    });
+    let mut viewers =
+        ["one", "other"].map(|name| setup.follow(&path, &["--since=beginning"], name));
+    for (_, printed) in &viewers {
+        wait_for("what is on the disk", || (lines(printed) > 100_000).then_some(()));
+    }
+    assert!(setup.emit(40_000, 5).wait().unwrap().success());
+    setup.lttng("destroy long");
+    let statuses = viewers
+        .each_mut()
+        .map(|(live, _)| wait_for("the end of the session", || live.child.try_wait().unwrap()));
+    let session = setup.recorded("long");
+    let most = wait_for("the last manifest", || {
+        let is_whole = fs::read_dir(session.join("archives")).unwrap().count() == 4;
+        is_whole.then(|| most_packets(&session))
+    });
+    assert!(most > IN_MEMORY, "{most} packets are all in memory");
+    let whole = read(&[], &[&session]);
+    let whole = stdout(&whole);
+    for ((live, printed), status) in viewers.iter().zip(statuses) {
+        assert!(status.success(), "{}", live.said());
+        let told = fs::read_to_string(printed).unwrap();
+        assert!(told == whole, "{}", first_difference(&told, whole));
+    }
+    assert!(whole.lines().count() > 150_000, "{}", whole.lines().count());
+}
+
 #[test]
 fn what_was_told_before_is_there_for_who_asks_and_filters_hold() {
     for setup in [Setup::with_lttng(), Setup::with_ours()].into_iter().flatten() {

@@ -12,6 +12,7 @@ mod disk;
 mod doors;
 mod hostile;
 mod live_real;
+mod lttng_view;
 mod nats;
 mod producer;
 mod real;

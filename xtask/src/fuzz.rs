@@ -10,6 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use tracedir::seekable::Level;
 
 /// Larger files teach a fuzzer little and slow it down.
 const MAX_SEED_BYTES: usize = 48 << 10;
@@ -23,6 +24,14 @@ const TIMEOUT_S: u32 = 10;
 
 /// The magic numbers of packetised metadata.
 const METADATA_MAGICS: [[u8; 4]; 2] = [[0x57, 0x1D, 0xD1, 0x75], [0x75, 0xD1, 0x1D, 0x57]];
+
+/// What servers of NATS say.
+const NATS: [&[u8]; 4] = [
+    b"INFO {\"max_payload\":1048576,\"headers\":true}\r\nPING\r\n+OK\r\n",
+    b"MSG _INBOX.a.1 1 5\r\nhello\r\nPONG\r\n",
+    b"HMSG _INBOX.a.1 1 reply 16 21\r\nNATS/1.0 503\r\n\r\nhello\r\n",
+    b"-ERR 'Authorization Violation'\r\n",
+];
 
 /// How to fuzz.
 #[derive(Args)]
@@ -104,6 +113,12 @@ fn fuzz(folder: &Path, target: &str, seconds: u64) -> anyhow::Result<bool> {
 fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
     let corpus = folder.join("corpus").join(target);
     fs::create_dir_all(&corpus)?;
+    if target == "nats" {
+        for (number, said) in NATS.iter().enumerate() {
+            fs::write(corpus.join(number.to_string()), said)?;
+        }
+        return Ok(NATS.len());
+    }
     let Some(root) = testkit::unpacked_trace("conformance") else { return Ok(0) };
     let mut count = 0;
     let mut keep = |path: &Path, bytes: &[u8]| -> anyhow::Result<()> {
@@ -121,7 +136,7 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
         if is_index && target == "ctf_index" {
             keep(&file, &fs::read(&file)?)?;
         }
-        if !is_metadata || !target.starts_with("ctf_") {
+        if !is_metadata || !(target.starts_with("ctf_") || target == "seekable") {
             continue;
         }
         let metadata = fs::read(&file)?;
@@ -133,6 +148,11 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
             "ctf_json" if is_json => keep(&file, &metadata)?,
             "ctf_metadata_stream" => keep(&file, &metadata)?,
             "ctf_tsdl" if !is_packetised && !is_json => keep(&file, &metadata)?,
+            "seekable" => {
+                for stream in &streams {
+                    keep(stream, &compressed(&fs::read(stream)?)?)?;
+                }
+            }
             "ctf_packet" => {
                 for stream in &streams {
                     keep(stream, &fs::read(stream)?)?;
@@ -146,6 +166,16 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
         }
     }
     Ok(count)
+}
+
+/// A stream in frames of 1 KiB.
+fn compressed(stream: &[u8]) -> anyhow::Result<Vec<u8>> {
+    const FRAME: u64 = 1 << 10;
+    let len = stream.len() as u64;
+    let ends = (1..=len.div_ceil(FRAME)).map(|number| (number * FRAME).min(len));
+    let mut file = Vec::new();
+    tracedir::seekable::compress(&mut &*stream, ends, Level::default(), &mut file, &|| true)?;
+    Ok(file)
 }
 
 /// All files below a folder.

@@ -186,6 +186,33 @@ mod tests {
     }
 
     #[test]
+    fn whatever_byte_changes_content_is_as_it_was_or_refused() {
+        let content = content(3000);
+        let mut file = Vec::new();
+        let ends = [1000, 2000, 3000].into_iter();
+        compress(&mut &*content, ends, Level::default(), &mut file, &|| true).unwrap();
+        let read = |file: &[u8]| -> io::Result<Vec<u8>> {
+            let mut bytes = vec![0; 4000];
+            let read = read_at_most(&Seekable::open(file, file.len() as u64)?, &mut bytes, 0)?;
+            bytes.truncate(read);
+            Ok(bytes)
+        };
+        assert_eq!(read(&file).unwrap(), content);
+        let mut refused = 0;
+        for at in 0..file.len() {
+            for change in [1, 0x10, 0x80, 0xFF] {
+                let mut changed = file.clone();
+                changed[at] ^= change;
+                match read(&changed) {
+                    Ok(found) => assert!(found == content, "byte {at} changed by {change:#x}"),
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+        assert!(refused > 3 * file.len(), "{refused} of {}", 4 * file.len());
+    }
+
+    #[test]
     fn a_frame_that_holds_more_or_less_than_the_table_says_is_refused() {
         for claimed in [10_u32, 1000] {
             let mut file = zstd::bulk::compress(&[0; 100], 3).unwrap();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::browser::Browser;
 use testkit::lttng::SessionDaemon;
 
 use crate::process::{Running, THROUGHLINE, wait_for};
@@ -301,21 +302,13 @@ fn files_are_named(answer: &Value, video: &str) {
 
 /// Reads the phases' figures off the page, in a browser.
 fn page_shows(up: &Up, answer: &Value) {
-    if !testkit::is_installed("chromium") {
-        return testkit::skip("chromium is not installed");
-    }
-    let profile = tempfile::tempdir().unwrap();
-    let output = Command::new("chromium")
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .args(["--virtual-time-budget=8000", "--dump-dom"])
-        .arg(format!("http://{}/", up.http))
-        .output()
-        .unwrap();
-    let page = String::from_utf8(output.stdout).unwrap();
+    let Some(mut browser) = Browser::start(1300, 900) else { return };
+    let shown = browser.open(&format!("http://{}/", up.http));
+    browser.wait(&shown, "document.querySelector('[data-phase=decode]') !== null");
+    let page = browser.eval(&shown, "document.documentElement.outerHTML");
+    let page = page.as_str().unwrap();
     for name in ["open", "seek", "decode", "encode", "send"] {
-        let row = element(&page, "tr", &format!("data-phase=\"{name}\""));
+        let row = element(page, "tr", &format!("data-phase=\"{name}\""));
         for key in ["wall_ns", "running_ns", "waiting_ns"] {
             let cell = element(row, "td", &format!("data-key=\"{key}\""));
             let shown =

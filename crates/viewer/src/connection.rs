@@ -11,6 +11,8 @@ use wire::live::viewer::{
 };
 use wire::live::{Decoded, ProtocolMinor, Version, ViewedSessionId, ViewerSessionId};
 
+use door::{Client, Role, Settings, Stream};
+
 use crate::address::Address;
 use crate::error::{Error, Refusal};
 use crate::viewing::{Options, Viewing};
@@ -52,22 +54,48 @@ impl Relay<TcpStream> {
     /// # Errors
     /// [`Error::Connect`]; as [`Self::greet`].
     pub fn connect(address: &Address, stop: Stop) -> Result<Self, Error> {
-        let socket = open(address).map_err(|source| {
-            let relay = Address { session: None, ..address.clone() };
-            Error::Connect { address: relay.to_string(), source }
-        })?;
-        Self::greet(socket, stop)
+        Self::greet(open(address)?, stop)
     }
 }
 
-fn open(address: &Address) -> io::Result<TcpStream> {
+impl Relay<Stream> {
+    /// Connects to the relay of an address, over TLS with these settings if the address says so.
+    ///
+    /// # Errors
+    /// [`Error::Connect`], [`Error::Tls`]; as [`Self::greet`].
+    pub fn enter(address: &Address, settings: &Settings, stop: Stop) -> Result<Self, Error> {
+        if !address.is_tls {
+            return Self::greet(open(address)?.into(), stop);
+        }
+        let tls = |source| Error::Tls { address: relay(address), source };
+        let client = Client::new(settings).map_err(tls)?;
+        let stream = client.enter(open(address)?, &address.host, Role::Viewer).map_err(tls)?;
+        set_patience(stream.socket()).map_err(Error::Io)?;
+        Self::greet(stream, stop)
+    }
+}
+
+/// The address without a session.
+fn relay(address: &Address) -> String {
+    Address { session: None, ..address.clone() }.to_string()
+}
+
+fn set_patience(socket: &TcpStream) -> io::Result<()> {
+    socket.set_read_timeout(Some(TICK))?;
+    socket.set_write_timeout(Some(TICK * TICKS))
+}
+
+fn open(address: &Address) -> Result<TcpStream, Error> {
+    connect(address).map_err(|source| Error::Connect { address: relay(address), source })
+}
+
+fn connect(address: &Address) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (address.host.as_str(), address.port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
-                socket.set_read_timeout(Some(TICK))?;
-                socket.set_write_timeout(Some(TICK * TICKS))?;
+                set_patience(&socket)?;
                 return Ok(socket);
             }
             Err(error) => last = error,
@@ -216,7 +244,13 @@ impl<S: Read + Write> Relay<S> {
                         return Err(Error::Silent { seconds: (TICK * TICKS).as_secs() });
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                // Without a goodbye over TLS: a relay that was killed.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof
+                    ) =>
+                {
                     return Err(Error::Closed);
                 }
                 Err(error) => return Err(Error::Io(error)),

@@ -15,6 +15,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The relay's encrypted port does not let us in, or is not the relay's.
+    #[error("cannot connect to {address}")]
+    Tls {
+        /// Where it should be.
+        address: String,
+        /// Why.
+        source: door::Error,
+    },
     /// The connection failed.
     #[error("the connection to the relay failed")]
     Io(#[source] io::Error),

@@ -114,6 +114,8 @@ pub struct RelayAddress {
     pub control_port: u16,
     /// TCP port for packets; 5343 by default.
     pub data_port: u16,
+    /// What is shown to the relay when its ports are encrypted, which then are one. The files are read for each connection.
+    pub tls: Option<door::Settings>,
 }
 
 /// What was captured.

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use capture::Error;
 use capture::kernel::{Config, Output, RelayAddress};
+use door::{Settings, TokenSource};
 use testkit::lttng::RelayDaemon;
+use testkit::pki::{Authority, write_private};
 use tokio::runtime::Runtime;
 
 use crate::support::{
@@ -23,6 +25,7 @@ fn address_of(relayd: &RelayDaemon) -> RelayAddress {
         host: "127.0.0.1".to_owned(),
         control_port: relayd.control().port(),
         data_port: relayd.data().port(),
+        tls: None,
     }
 }
 
@@ -72,6 +75,7 @@ fn our_relay_takes_every_chunk_and_event() {
         host: "127.0.0.1".to_owned(),
         control_port: relay.control_addr().port(),
         data_port: relay.data_addr().port(),
+        tls: None,
     };
     let mut events = relay.subscribe();
     let capture = Capture::start(config(&address));
@@ -109,7 +113,8 @@ fn a_relay_that_dies_ends_the_capture_with_the_number_of_lost_events() {
     assert!(matches!(*source, Error::Relay { .. }), "{source:?}");
 }
 
-/// With a value, [`relay_of_a_child_process`] is a relay: folder, control and data address, one a line.
+/// With a value, [`relay_of_a_child_process`] is a relay: folder, control and data address, one a line; with a fourth, the
+/// folder of its keys, it is reached over TLS only, and the control address is that.
 const CHILD: &str = "CAPTURE_TEST_CHILD_RELAY";
 
 /// Not a test: the relay that another test kills.
@@ -123,11 +128,28 @@ fn relay_of_a_child_process() {
         config.control = lines.next().unwrap().parse().unwrap();
         config.data = lines.next().unwrap().parse().unwrap();
         config.viewers.set_port(0);
+        if let Some(keys) = lines.next() {
+            config.tls = Some(port(Path::new(keys), config.control));
+            config.control.set_port(0);
+            config.data.set_port(0);
+        }
         relay::Relay::start(config).unwrap()
     });
-    println!("\nlistens {} {}", relay.control_addr(), relay.data_addr());
+    let (control, data) = (relay.control_addr(), relay.data_addr());
+    let (control, data) = relay.tls_addr().map_or((control, data), |tls| (tls, tls));
+    println!("\nlistens {control} {data}");
     std::io::stdin().read_line(&mut String::new()).unwrap();
     runtime.block_on(relay.shutdown());
+}
+
+fn port(keys: &Path, address: SocketAddr) -> relay::Tls {
+    relay::Tls {
+        address,
+        certificate: keys.join("relay.pem"),
+        key: keys.join("relay.key"),
+        client_ca: Some(keys.join("ca.pem")),
+        tokens: Some(keys.join("tokens")),
+    }
 }
 
 /// A relay of ours in a process of its own.
@@ -138,10 +160,11 @@ struct OwnProcess {
 }
 
 impl OwnProcess {
-    fn start(root: &Path, control: SocketAddr, data: SocketAddr) -> Self {
+    fn start(root: &Path, control: SocketAddr, data: SocketAddr, keys: Option<&Path>) -> Self {
+        let keys = keys.map(|keys| format!("\n{}", keys.display())).unwrap_or_default();
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "relays::relay_of_a_child_process", "--nocapture"])
-            .env(CHILD, format!("{}\n{control}\n{data}", root.display()))
+            .env(CHILD, format!("{}\n{control}\n{data}{keys}", root.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -169,24 +192,47 @@ impl Drop for OwnProcess {
 
 #[test]
 fn a_relay_that_was_killed_and_comes_back_gets_everything_once() {
+    check_comes_back(None);
+}
+
+#[test]
+fn so_does_one_that_is_reached_over_tls() {
+    let keys = tempfile::tempdir().unwrap();
+    let ca = Authority::new(keys.path(), "ca").unwrap();
+    ca.issue("relay", &["127.0.0.1"]).unwrap();
+    let client = ca.issue("client", &[]).unwrap();
+    let (token, tokens) = (keys.path().join("token"), keys.path().join("tokens"));
+    let secret = "the-token-of-this-host";
+    write_private(&token, &format!("{secret}\n")).unwrap();
+    write_private(&tokens, &format!("here producer {secret} {}\n", host())).unwrap();
+    check_comes_back(Some(Settings {
+        ca: Some(ca.pem().to_owned()),
+        certificate: Some((client.certificate, client.key)),
+        token: Some(TokenSource::File(token)),
+    }));
+}
+
+fn check_comes_back(tls: Option<Settings>) {
     if !can_trace() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let root = tempfile::tempdir().unwrap();
+    let keys = tls.as_ref().and_then(|tls| tls.ca.as_ref()?.parent());
     let any = "127.0.0.1:0".parse().unwrap();
-    let mut relay = OwnProcess::start(root.path(), any, any);
+    let mut relay = OwnProcess::start(root.path(), any, any, keys);
     let address = RelayAddress {
         host: "127.0.0.1".to_owned(),
         control_port: relay.control.port(),
         data_port: relay.data.port(),
+        tls: tls.clone(),
     };
     let capture = Capture::start(config(&address));
     for _ in 0..3 {
         work(folder.path());
         relay.kill();
         work(folder.path());
-        relay = OwnProcess::start(root.path(), relay.control, relay.data);
+        relay = OwnProcess::start(root.path(), relay.control, relay.data, keys);
     }
     work(folder.path());
     let report = capture.finish().unwrap();
@@ -206,11 +252,12 @@ fn a_relay_that_stays_away_ends_the_capture() {
     }
     let root = tempfile::tempdir().unwrap();
     let any = "127.0.0.1:0".parse().unwrap();
-    let mut relay = OwnProcess::start(root.path(), any, any);
+    let mut relay = OwnProcess::start(root.path(), any, any, None);
     let address = RelayAddress {
         host: "127.0.0.1".to_owned(),
         control_port: relay.control.port(),
         data_port: relay.data.port(),
+        tls: None,
     };
     let reconnect = Duration::from_millis(300);
     let capture = Capture::start(Config { reconnect, ..config(&address) });

@@ -8,8 +8,10 @@ use std::time::Duration;
 use anyhow::Context;
 use capture::kernel::{self, Config, Output, Processes, RelayAddress, Report};
 use clap::Subcommand;
+use door::Settings;
 use model::Pid;
 
+use crate::command::tls::ShownArgs;
 use crate::outcome::{Outcome, complain};
 use crate::stop::Stop;
 use crate::units::{parse_duration, parse_size};
@@ -21,6 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   throughline capture kernel --output trace --for 10s
   throughline capture kernel --to net://127.0.0.1 --rotate 2s
+  throughline capture kernel --to tls://relay-1 --tls-ca ca.pem --token-file token
   throughline capture kernel --output trace --pid 1234";
 
 #[derive(clap::Args)]
@@ -41,6 +44,8 @@ enum What {
 struct KernelArgs {
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    shown: ShownArgs,
     /// Begin a new trace chunk this often
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     rotate: Option<Duration>,
@@ -64,7 +69,7 @@ struct KernelArgs {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct Target {
-    /// Stream to a relay: net://HOST[:CONTROL_PORT[:DATA_PORT]]
+    /// Stream to a relay: net://HOST[:CONTROL_PORT[:DATA_PORT]], or tls://HOST[:PORT] for the port with TLS of one of ours
     #[arg(long, value_name = "URL", value_parser = parse_relay)]
     to: Option<RelayAddress>,
     /// Write to this folder
@@ -107,8 +112,12 @@ async fn capture(config: Config) -> anyhow::Result<Report> {
 
 impl KernelArgs {
     fn into_config(self) -> anyhow::Result<Config> {
+        let is_tls = self.target.to.as_ref().is_some_and(|address| address.tls.is_some());
+        let settings = self.shown.settings(is_tls)?;
         let output = match (self.target.to, self.target.output) {
-            (Some(address), _) => Output::Relay(address),
+            (Some(address), _) => {
+                Output::Relay(RelayAddress { tls: is_tls.then_some(settings), ..address })
+            }
             (None, Some(folder)) => Output::Folder(folder),
             (None, None) => anyhow::bail!("one of --to and --output is needed"),
         };
@@ -130,7 +139,11 @@ impl KernelArgs {
 }
 
 fn parse_relay(url: &str) -> Result<RelayAddress, RelayUrlError> {
-    let rest = url.strip_prefix("net://").ok_or(RelayUrlError::Scheme)?;
+    let (is_tls, rest) = match (url.strip_prefix("net://"), url.strip_prefix("tls://")) {
+        (Some(rest), _) => (false, rest),
+        (None, Some(rest)) => (true, rest),
+        (None, None) => return Err(RelayUrlError::Scheme),
+    };
     let (host, ports) = match rest.strip_prefix('[').map(|rest| rest.split_once(']')) {
         Some(Some((host, ports))) => (host, ports.strip_prefix(':')),
         Some(None) => return Err(RelayUrlError::Host),
@@ -144,10 +157,14 @@ fn parse_relay(url: &str) -> Result<RelayAddress, RelayUrlError> {
         None => Ok(default),
         Some(text) => text.parse().map_err(|_not_a_number| RelayUrlError::Port),
     };
-    let control_port = port(DEFAULT_CONTROL_PORT)?;
-    let data_port = port(DEFAULT_DATA_PORT)?;
+    let (control_port, data_port, tls) = if is_tls {
+        let port = port(door::DEFAULT_PORT)?;
+        (port, port, Some(Settings::default()))
+    } else {
+        (port(DEFAULT_CONTROL_PORT)?, port(DEFAULT_DATA_PORT)?, None)
+    };
     match ports.next() {
-        None => Ok(RelayAddress { host: host.to_owned(), control_port, data_port }),
+        None => Ok(RelayAddress { host: host.to_owned(), control_port, data_port, tls }),
         Some(_) => Err(RelayUrlError::Port),
     }
 }
@@ -155,7 +172,7 @@ fn parse_relay(url: &str) -> Result<RelayAddress, RelayUrlError> {
 /// Why a URL names no relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum RelayUrlError {
-    #[error("a relay is net://HOST[:CONTROL_PORT[:DATA_PORT]]")]
+    #[error("a relay is net://HOST[:CONTROL_PORT[:DATA_PORT]] or tls://HOST[:PORT]")]
     Scheme,
     #[error("no host")]
     Host,
@@ -189,6 +206,7 @@ mod tests {
             host: host.to_owned(),
             control_port,
             data_port,
+            tls: url.starts_with("tls").then(Settings::default),
         });
         assert_eq!(parse_relay(url), expected, "{url}");
     }
@@ -200,6 +218,9 @@ mod tests {
         check("net://h:1:2", Ok(("h", 1, 2)));
         check("net://[::1]:1:2", Ok(("::1", 1, 2)));
         check("net://[::1]", Ok(("::1", 5342, 5343)));
+        check("tls://relay", Ok(("relay", 5346, 5346)));
+        check("tls://[::1]:7", Ok(("::1", 7, 7)));
+        check("tls://h:1:2", Err(RelayUrlError::Port));
         check("tcp://h", Err(RelayUrlError::Scheme));
         check("net://:1:2", Err(RelayUrlError::Host));
         check("net://h:1:2:3", Err(RelayUrlError::Port));

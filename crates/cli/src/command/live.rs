@@ -1,7 +1,6 @@
 //! `throughline live`: recording sessions of a relay while they are written.
 
 use std::io;
-use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use door::Stream;
 use model::Timestamp;
 use serde_json::json;
 use viewer::{Address, Error, Options, Refusal, Relay, Seek, SessionEntry, TraceFormat, Viewing};
@@ -16,6 +16,7 @@ use viewer::{Address, Error, Options, Refusal, Relay, Seek, SessionEntry, TraceF
 use crate::command::read::progress::Progress;
 use crate::command::read::when::{self, NotATime, When};
 use crate::command::read::{Format, PrintArgs, Reading, WantedArgs, summary, today};
+use crate::command::tls::ShownArgs;
 use crate::outcome::{Outcome, complain};
 use crate::stop;
 use crate::table::{Align, Table};
@@ -39,6 +40,7 @@ Examples:
   throughline live relay-1/web-1/shop                 what session shop of host web-1 tells from now on, until it ends
   throughline live --since -5m relay-1/web-1/shop     what it has told for five minutes, and goes on
   throughline live --grep 'ret < 0' --json relay-1:5344/web-1/shop
+  throughline live --token-file token tls://relay-1/web-1/shop
 
 Works with the relay of throughline and with lttng-relayd. Exit code 1: there is no such session; some of the data
 cannot be read, the rest was; or nothing fits --name or --grep.";
@@ -46,8 +48,9 @@ cannot be read, the rest was; or nothing fits --name or --grep.";
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The relay, by default on port 5344, and the session to follow; without a session, those that there are are listed
-    #[arg(value_name = "HOST[:PORT][/HOSTNAME/SESSION]", default_value = "localhost")]
+    /// The relay, by default on port 5344 (5346 with TLS), and the session to follow; without a session, those that there
+    /// are are listed
+    #[arg(value_name = "[tls://]HOST[:PORT][/HOSTNAME/SESSION]", default_value = "localhost")]
     address: Address,
     /// Begin with what is there since: -5m, a time as `read --begin` takes it, or `beginning`
     #[arg(long, value_name = "TIME", value_parser = parse_since, allow_hyphen_values = true)]
@@ -58,6 +61,8 @@ pub(crate) struct Args {
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
+    #[command(flatten)]
+    shown: ShownArgs,
     #[command(flatten)]
     wanted: WantedArgs,
     #[command(flatten)]
@@ -129,7 +134,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
 }
 
 fn view(args: &Args, stop: &Stop) -> anyhow::Result<Outcome> {
-    let mut relay = Relay::connect(&args.address, stop.flag())?;
+    let settings = args.shown.settings(args.address.is_tls)?;
+    let mut relay = Relay::enter(&args.address, &settings, stop.flag())?;
     let Some((hostname, name)) = &args.address.session else {
         return list(args, &relay.sessions()?);
     };
@@ -215,7 +221,7 @@ pub(super) const fn format_name(format: TraceFormat) -> &'static str {
 
 fn follow(
     args: &Args,
-    relay: Relay,
+    relay: Relay<Stream>,
     sessions: &[SessionEntry],
     stop: &Stop,
 ) -> anyhow::Result<Outcome> {
@@ -258,7 +264,7 @@ fn follow(
 }
 
 /// Prints what can be given.
-fn drain(viewing: &mut Viewing<TcpStream>, reading: &mut Reading) -> io::Result<()> {
+fn drain(viewing: &mut Viewing<Stream>, reading: &mut Reading) -> io::Result<()> {
     for index in reading.printer.named()..viewing.streams() {
         let folder = viewing.folder_of(index).map(Path::to_string_lossy).unwrap_or_default();
         reading.printer.name_stream(index, &folder);

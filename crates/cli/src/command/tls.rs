@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use door::{Settings, Token, TokenSource};
 use relay::{Relay, Tls};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -87,4 +88,56 @@ pub(crate) fn reload(relay: &Relay) {
             anyhow::Error::from(error)
         )),
     }
+}
+
+/// Environment variable with a token.
+const TOKEN: &str = "THROUGHLINE_TOKEN";
+
+/// The side of those who come: what is shown to a relay.
+#[derive(clap::Args)]
+pub(crate) struct ShownArgs {
+    /// CA that the relay's certificate must come from at a tls:// address, in place of those of the system
+    #[arg(long = "tls-ca", value_name = "PEM")]
+    ca: Option<PathBuf>,
+    /// Certificate to show at a tls:// address, with those that lead to its CA
+    #[arg(long = "tls-cert", value_name = "PEM", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// The certificate's key; a file that others cannot read
+    #[arg(long = "tls-key", value_name = "PEM", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// File with the token to show at a tls:// address, which others cannot read; without it the environment variable
+    /// THROUGHLINE_TOKEN, if it is set
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl ShownArgs {
+    /// As the relay is met; `is_tls` says whether the address is one of TLS.
+    pub(crate) fn settings(&self, is_tls: bool) -> anyhow::Result<Settings> {
+        let Self { ca, certificate, key, token_file } = self;
+        if !is_tls {
+            let given =
+                [(ca, "--tls-ca"), (certificate, "--tls-cert"), (token_file, "--token-file")];
+            return match given.iter().find(|(value, _)| value.is_some()) {
+                Some((_, option)) => {
+                    anyhow::bail!("{option} is for addresses with TLS: tls://HOST[:PORT]")
+                }
+                None => Ok(Settings::default()),
+            };
+        }
+        let token = match token_file {
+            Some(path) => Some(TokenSource::File(path.clone())),
+            None => token_of_environment()?.map(TokenSource::Given),
+        };
+        Ok(Settings { ca: ca.clone(), certificate: certificate.clone().zip(key.clone()), token })
+    }
+}
+
+fn token_of_environment() -> anyhow::Result<Option<Token>> {
+    let Some(text) = std::env::var_os(TOKEN).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    // What is no text is no token either.
+    let token = Token::new(text.to_str().unwrap_or("\0")).context(TOKEN)?;
+    Ok(Some(token))
 }

@@ -16,11 +16,14 @@ enum Peer {
     Ours(Running),
 }
 
-struct Setup {
+pub(crate) struct Setup {
     peer: Peer,
     control: SocketAddr,
     data: SocketAddr,
-    live: SocketAddr,
+    /// Where viewers find it, as an address of `throughline live`.
+    pub(crate) live: String,
+    /// What each viewer shows.
+    shown: Vec<String>,
     /// What the relay writes below.
     root: PathBuf,
     daemon: SessionDaemon,
@@ -40,6 +43,19 @@ impl Setup {
 
     /// With our relay.
     fn with_ours() -> Option<Self> {
+        Self::with_ours_and(|_, _| Vec::new())
+    }
+
+    /// With our relay over TLS, as far as viewers are concerned: `keys` adds what the relay needs for that, and gives what
+    /// viewers show.
+    pub(crate) fn with_tls(keys: impl FnOnce(&Path, &mut Command) -> Vec<String>) -> Option<Self> {
+        let mut setup = Self::with_ours_and(keys)?;
+        let Peer::Ours(relay) = &setup.peer else { return None };
+        setup.live = format!("tls://{}", address_of(relay, "tls "));
+        Some(setup)
+    }
+
+    fn with_ours_and(keys: impl FnOnce(&Path, &mut Command) -> Vec<String>) -> Option<Self> {
         let folder = tools(&["lttng-sessiond", "cc"])?;
         let root = folder.path().join("traces");
         let mut command = Command::new(THROUGHLINE);
@@ -47,22 +63,28 @@ impl Setup {
         for port in ["--control", "--data", "--live"] {
             command.args([port, "127.0.0.1:0"]);
         }
+        let shown = keys(folder.path(), &mut command);
         command.stdout(Stdio::null());
         let mut relay = Running::start(&mut command, "relay", &folder.path().join("relay.log"));
         relay.wait_until_said("writing below");
-        let said = relay.said();
-        let ports = ["control ", "data ", "viewers "].map(|port| {
-            let (_, rest) = said.split_once(port).expect("a port");
-            rest.split_once(',').expect("an address").0.parse().expect("an address")
-        });
-        Some(Self::new(Peer::Ours(relay), ports, root, folder))
+        let ports = ["control ", "data ", "viewers "].map(|port| address_of(&relay, port));
+        Some(Self { shown, ..Self::new(Peer::Ours(relay), ports, root, folder) })
     }
 
     fn new(peer: Peer, ports: [SocketAddr; 3], root: PathBuf, folder: tempfile::TempDir) -> Self {
         let daemon = SessionDaemon::start().unwrap();
         let program = daemon.compile_ticks().unwrap();
         let [control, data, live] = ports;
-        Self { peer, control, data, live, root, daemon, program, folder }
+        let (live, shown) = (live.to_string(), Vec::new());
+        Self { peer, control, data, live, shown, root, daemon, program, folder }
+    }
+
+    /// What our relay has said.
+    pub(crate) fn said(&self) -> String {
+        match &self.peer {
+            Peer::Ours(relay) => relay.said(),
+            Peer::Lttng(_) => String::new(),
+        }
     }
 
     fn kill_relay(&mut self) {
@@ -95,9 +117,9 @@ impl Setup {
     }
 
     /// `throughline live` of a path at the relay.
-    fn live(&self, path: &str, options: &[&str]) -> Command {
+    pub(crate) fn live(&self, path: &str, options: &[&str]) -> Command {
         let mut command = Command::new(THROUGHLINE);
-        command.arg("live").arg(format!("{}{path}", self.live)).args(options);
+        command.arg("live").arg(format!("{}{path}", self.live)).args(&self.shown).args(options);
         command.env("TZ", "UTC");
         command
     }
@@ -138,6 +160,13 @@ impl Setup {
     }
 }
 
+/// Where our relay said that it has a port.
+fn address_of(relay: &Running, port: &str) -> SocketAddr {
+    let said = relay.said();
+    let (_, rest) = said.split_once(port).expect("a port");
+    rest.split_once(',').expect("an address").0.parse().expect("an address")
+}
+
 /// A folder for a test that needs these tools; `None` when one is not installed.
 fn tools(needed: &[&str]) -> Option<tempfile::TempDir> {
     if let Some(tool) = needed.iter().find(|tool| !testkit::is_installed(tool)) {
@@ -151,7 +180,7 @@ fn lines(path: &Path) -> usize {
     fs::read_to_string(path).unwrap().lines().count()
 }
 
-fn check_told_as_recorded(setup: &Setup, buffers: &str) {
+pub(crate) fn check_told_as_recorded(setup: &Setup, buffers: &str) {
     let name = format!("told{buffers}");
     setup.create(&name, buffers);
     let path = setup.listed(&name);

@@ -20,4 +20,5 @@ mod read;
 mod read_options;
 mod sealed;
 mod thumbnailer;
+mod tls;
 mod up;

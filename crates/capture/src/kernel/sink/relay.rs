@@ -22,6 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ctf::writer::SealedPacket;
+use door::{Client, Role, Stream as Socket};
 use wire::live::{
     AddStream, AddStreamReply, ChunkExistsReply, ChunkId, CloseAction, CloseStream,
     CloseTraceChunk, CloseTraceChunkReply, Command, ConfigurationReply, CreateSession,
@@ -56,6 +57,9 @@ pub enum RelayError {
     /// The connection failed, or the relay was silent for too long.
     #[error("connection lost or not possible")]
     Io(#[from] io::Error),
+    /// Its encrypted port does not let us in, or is not the relay's.
+    #[error(transparent)]
+    Tls(#[from] door::Error),
     /// A reply is malformed, or a name cannot be sent.
     #[error("protocol")]
     Wire(#[from] wire::live::Error),
@@ -106,7 +110,7 @@ pub(in crate::kernel) struct Relay {
 #[derive(Debug)]
 struct Session {
     control: Control,
-    data: TcpStream,
+    data: Socket,
     id: RelaySessionId,
     metadata_text: String,
     metadata: StreamHandle,
@@ -238,7 +242,8 @@ impl Session {
         recording: &Recording,
         begin: Begin,
     ) -> std::result::Result<Self, RelayError> {
-        let (mut control, can_resume) = Control::open(&address.host, address.control_port)?;
+        let entrance = Entrance::open(address)?;
+        let (mut control, can_resume) = Control::open(&entrance)?;
         let identity = SessionIdentity {
             base_path: RelativePath::default(),
             name_has_creation_time: false,
@@ -262,7 +267,7 @@ impl Session {
             |reply| reply.code,
         )?;
         let stored = if can_resume { control.stored()? } else { Vec::new() };
-        let data = connect(&address.host, address.data_port)?;
+        let data = entrance.connect(Role::Data)?;
         let Begin { chunk, at } = begin;
         control.create_chunk(chunk, at)?;
         let metadata = control.add_stream("metadata", chunk)?;
@@ -424,20 +429,20 @@ impl Session {
 /// The control connection: commands and their replies in turn.
 #[derive(Debug)]
 struct Control {
-    socket: TcpStream,
+    socket: Socket,
     minor: ProtocolMinor,
     buffer: Vec<u8>,
 }
 
 impl Control {
     /// Connects, agrees on a version and asks whether sessions can be resumed.
-    fn open(host: &str, port: u16) -> std::result::Result<(Self, bool), RelayError> {
-        let mut control = Self::greet(host, port)?;
+    fn open(entrance: &Entrance<'_>) -> std::result::Result<(Self, bool), RelayError> {
+        let mut control = Self::greet(entrance)?;
         match control.configuration(GetConfiguration::RESUME) {
             Ok(reply) => return Ok((control, reply.can_resume)),
             Err(RelayError::Refused { .. }) => {}
             // A relay that does not know the question may hang up.
-            Err(RelayError::Io(_)) => control = Self::greet(host, port)?,
+            Err(RelayError::Io(_)) => control = Self::greet(entrance)?,
             Err(error) => return Err(error),
         }
         control.configuration(0)?;
@@ -459,8 +464,8 @@ impl Control {
         Ok(reply.positions)
     }
 
-    fn greet(host: &str, port: u16) -> std::result::Result<Self, RelayError> {
-        let socket = connect(host, port)?;
+    fn greet(entrance: &Entrance<'_>) -> std::result::Result<Self, RelayError> {
+        let socket = entrance.connect(Role::Control)?;
         let mut control = Self { socket, minor: ProtocolMinor::OURS, buffer: Vec::new() };
         control.send(&Request::Version(Version::OURS))?;
         let theirs = control.reply(Version::decode)?;
@@ -536,7 +541,8 @@ impl Control {
     fn send(&mut self, request: &Request<'_>) -> std::result::Result<(), RelayError> {
         self.buffer.clear();
         request.encode(self.minor, &mut self.buffer)?;
-        Ok(self.socket.write_all(&self.buffer)?)
+        self.socket.write_all(&self.buffer)?;
+        Ok(self.socket.flush()?)
     }
 
     fn reply<T>(
@@ -559,14 +565,41 @@ impl Control {
     }
 }
 
+/// How the relay is reached.
+struct Entrance<'a> {
+    address: &'a RelayAddress,
+    tls: Option<Client>,
+}
+
+impl<'a> Entrance<'a> {
+    fn open(address: &'a RelayAddress) -> std::result::Result<Self, RelayError> {
+        let tls = address.tls.as_ref().map(Client::new).transpose()?;
+        Ok(Self { address, tls })
+    }
+
+    fn connect(&self, role: Role) -> std::result::Result<Socket, RelayError> {
+        let RelayAddress { host, control_port, data_port, .. } = self.address;
+        let port = if role == Role::Data { data_port } else { control_port };
+        let socket = connect(host, *port)?;
+        let Some(client) = &self.tls else { return Ok(socket.into()) };
+        let socket = client.enter(socket, host, role)?;
+        set_patience(socket.socket())?;
+        Ok(socket)
+    }
+}
+
+fn set_patience(socket: &TcpStream) -> io::Result<()> {
+    socket.set_read_timeout(Some(ANSWER_LIMIT))?;
+    socket.set_write_timeout(Some(ANSWER_LIMIT))
+}
+
 fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
-                socket.set_read_timeout(Some(ANSWER_LIMIT))?;
-                socket.set_write_timeout(Some(ANSWER_LIMIT))?;
+                set_patience(&socket)?;
                 return Ok(socket);
             }
             Err(error) => last = error,
@@ -576,7 +609,7 @@ fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
 }
 
 /// Writes header and body without copying them together.
-fn write_both(socket: &mut TcpStream, header: &[u8], body: &[u8]) -> io::Result<()> {
+fn write_both(socket: &mut Socket, header: &[u8], body: &[u8]) -> io::Result<()> {
     let mut slices = [IoSlice::new(header), IoSlice::new(body)];
     let mut left = slices.as_mut_slice();
     while !left.is_empty() {
@@ -587,7 +620,7 @@ fn write_both(socket: &mut TcpStream, header: &[u8], body: &[u8]) -> io::Result<
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    socket.flush()
 }
 
 /// Asks until the answer is yes.

@@ -27,7 +27,7 @@ Examples:
                                                     also take recordings and viewers of other machines, encrypted
 
   throughline relay --keep-for 72h --keep-size 20GiB
-  throughline relay --announce-program /usr/local/bin/keep --announce-url http://127.0.0.1:8080/chunks
+  throughline relay --announce-program /usr/local/bin/keep --announce-url https://ci.example/chunks
   throughline relay --compress zstd --copy-to s3://traces/fleet --keep-for 24h
 
 Whoever is to be told of sealed chunks is told at least once, with the chunk's manifest: after a failure again, and after
@@ -66,9 +66,12 @@ pub(crate) struct SealedArgs {
     /// A program that is run for each sealed chunk; may be repeated
     #[arg(long, value_name = "PROGRAM")]
     announce_program: Vec<PathBuf>,
-    /// A URL (http://) that the manifest of each sealed chunk is posted to; may be repeated
+    /// A URL (http:// or https://) that the manifest of each sealed chunk is posted to; may be repeated
     #[arg(long, value_name = "URL")]
     announce_url: Vec<Webhook>,
+    /// CA that the certificates of https:// URLs must come from, in place of those of the system
+    #[arg(long, value_name = "PEM")]
+    announce_ca: Option<PathBuf>,
     /// A subject of a NATS server (nats://HOST[:PORT]/SUBJECT, or tls:// for one that must be encrypted) that the manifest of each sealed chunk is published on; may be
     /// repeated
     #[arg(long, value_name = "URL")]
@@ -111,6 +114,7 @@ impl SealedArgs {
         });
         let copies = self.copy_to.iter().cloned().map(Target::Copy);
         config.announce.targets = programs.chain(urls).chain(subjects).chain(copies).collect();
+        config.announce.ca = self.announce_ca.clone();
         config.announce.timeout = self.announce_timeout;
         config.compress = self.compress;
         config.keep = Keep { age: self.keep_for, bytes: self.keep_size };

@@ -133,7 +133,10 @@ async fn attempt(registry: &Arc<Registry>, queue: &Queue, entry: &Entry) -> Outc
                 let file = env.root.read(&path).map_err(Failure::Manifest)?;
                 program::run(program, &env.root.absolute(&entry.folder), file, timeout).await
             }
-            Target::Webhook(webhook) => within(timeout, webhook.post(manifest()?)).await,
+            Target::Webhook(webhook) => {
+                let posting = webhook.post(manifest()?, env.outbox.trust.as_ref());
+                within(timeout, posting).await
+            }
             Target::Nats(subject) => {
                 let manifest = manifest()?;
                 let id = hex(&Sha256::digest(&manifest));

@@ -43,6 +43,8 @@ pub use webhook::{Webhook, WebhookError};
 pub struct Announce {
     /// Who.
     pub targets: Vec<Target>,
+    /// PEM file with the CA certificates that those of `https` targets must come from; `None`: those of the system.
+    pub ca: Option<PathBuf>,
     /// How long one attempt may take.
     pub timeout: Duration,
     /// How long a target rests after an attempt that failed; doubled with each further one.
@@ -64,6 +66,7 @@ impl Default for Announce {
     fn default() -> Self {
         Self {
             targets: Vec::new(),
+            ca: None,
             timeout: Duration::from_secs(30),
             first_pause: Duration::from_secs(1),
             longest_pause: Duration::from_secs(60),
@@ -154,6 +157,12 @@ pub(crate) enum Failure {
     Ended(std::process::ExitStatus),
     #[error("cannot reach the peer")]
     Connect(#[source] io::Error),
+    #[error("TLS")]
+    Tls(#[source] io::Error),
+    #[error("no CA is trusted")]
+    NoTrust,
+    #[error("the host is neither a name nor an address")]
+    Host,
     #[error("the peer does not speak HTTP")]
     Http(#[from] hyper::Error),
     #[error("the peer answered {0}")]

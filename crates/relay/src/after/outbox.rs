@@ -15,10 +15,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::Notify;
+use tokio_rustls::rustls::ClientConfig;
 use wire::live::RelativePath;
 
 use super::{Announce, Target};
@@ -40,6 +41,8 @@ pub(crate) struct Outbox {
     queues: Vec<Queue>,
     /// What is to be compressed before anybody is told of it.
     compress: Option<Queue>,
+    /// What `https` targets are trusted by; there when there are any.
+    pub(crate) trust: Option<Arc<ClientConfig>>,
     next: AtomicU64,
 }
 
@@ -88,7 +91,13 @@ impl Outbox {
             queues.push(queue(Some(target.clone()), target.name()?));
         }
         let compress = compresses.then(|| queue(None, COMPRESS.to_owned()));
-        let outbox = Self { announce, queues, compress, next: AtomicU64::new(0) };
+        let is_https =
+            |target: &Target| matches!(target, Target::Webhook(webhook) if webhook.is_https());
+        let trust = match announce.targets.iter().any(is_https) {
+            true => Some(door::client_config(announce.ca.as_deref(), None)?),
+            false => None,
+        };
+        let outbox = Self { announce, queues, compress, trust, next: AtomicU64::new(0) };
         let mut numbers: Vec<u64> = root
             .list(&Root::own(FOLDER))?
             .iter()

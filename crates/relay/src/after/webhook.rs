@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -10,7 +11,11 @@ use hyper::header::{CONTENT_TYPE, HOST, HeaderName, USER_AGENT};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use sha2::{Digest, Sha256};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
 use tracedir::manifest::hex;
 
 use super::Failure;
@@ -19,7 +24,7 @@ use super::Failure;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const PRODUCT: &str = concat!("throughline/", env!("CARGO_PKG_VERSION"));
 
-/// A URL that manifests are posted to: `http://HOST[:PORT]/PATH`.
+/// A URL that manifests are posted to: `http://HOST[:PORT]/PATH`, or the same with `https`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhook {
     uri: Uri,
@@ -29,10 +34,10 @@ pub struct Webhook {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookError {
     /// Not a URL.
-    #[error("not a URL such as http://host:port/path")]
+    #[error("not a URL such as https://host:port/path")]
     Url,
-    /// Not `http`.
-    #[error("only http:// is spoken; put a proxy on this machine before a peer that wants https")]
+    /// Neither `http` nor `https`.
+    #[error("only http:// and https:// are spoken")]
     Scheme,
     /// A name or password before the host.
     #[error("a name or password in the URL is not sent")]
@@ -46,7 +51,7 @@ impl FromStr for Webhook {
         let uri: Uri = text.parse().map_err(|_invalid| WebhookError::Url)?;
         let authority = uri.authority().ok_or(WebhookError::Url)?;
         match uri.scheme_str() {
-            Some("http") => {}
+            Some("http" | "https") => {}
             Some(_) => return Err(WebhookError::Scheme),
             None => return Err(WebhookError::Url),
         }
@@ -70,12 +75,35 @@ impl fmt::Display for Webhook {
 }
 
 impl Webhook {
-    /// Posts a manifest over a connection of its own. Redirections are not followed and the answer's body is not read.
-    pub(super) async fn post(&self, manifest: Vec<u8>) -> Result<(), Failure> {
+    /// Whether what is posted is encrypted.
+    pub(super) fn is_https(&self) -> bool {
+        self.uri.scheme_str() == Some("https")
+    }
+
+    /// Posts a manifest over a connection of its own, encrypted as `trust` says if the URL is one of `https`. Redirections
+    /// are not followed and the answer's body is not read.
+    pub(super) async fn post(
+        &self,
+        manifest: Vec<u8>,
+        trust: Option<&Arc<ClientConfig>>,
+    ) -> Result<(), Failure> {
         let host =
             self.uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-        let address = (host, self.uri.port_u16().unwrap_or(80));
-        let socket = TcpStream::connect(address).await.map_err(Failure::Connect)?;
+        let port = self.uri.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 });
+        let socket = TcpStream::connect((host, port)).await.map_err(Failure::Connect)?;
+        if !self.is_https() {
+            return self.exchange(socket, manifest).await;
+        }
+        let trust = trust.ok_or(Failure::NoTrust)?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_no_name| Failure::Host)?;
+        let connecting = TlsConnector::from(Arc::clone(trust)).connect(name, socket);
+        self.exchange(connecting.await.map_err(Failure::Tls)?, manifest).await
+    }
+
+    async fn exchange<S>(&self, socket: S, manifest: Vec<u8>) -> Result<(), Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
         let response = {
             let mut connection = std::pin::pin!(connection);
@@ -83,11 +111,11 @@ impl Webhook {
             tokio::select! {
                 biased;
                 response = &mut response => response?,
-                // Its last step may have been to hand the answer over.
-                ended = &mut connection => {
-                    ended?;
-                    response.await?
-                }
+                // Its last step may have been to hand the answer over, also when the peer then ended it without a goodbye.
+                ended = &mut connection => match (response.await, ended) {
+                    (Ok(response), _) => response,
+                    (Err(_), Err(why)) | (Err(why), Ok(())) => return Err(why.into()),
+                },
             }
         };
         let status = response.status();
@@ -121,12 +149,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_a_host_and_is_plain_http() {
-        for url in ["http://h", "http://127.0.0.1:8080/a?b=c", "http://[::1]:80/"] {
+    fn a_url_names_a_host_and_is_http_or_https() {
+        for url in [
+            "https://h/a",
+            "https://h:8443",
+            "http://h",
+            "http://127.0.0.1:8080/a?b=c",
+            "http://[::1]:80/",
+        ] {
             assert!(url.parse::<Webhook>().is_ok(), "{url}");
         }
         let error = |url: &str| url.parse::<Webhook>().unwrap_err();
-        assert_eq!(error("https://h/"), WebhookError::Scheme);
+        assert_eq!(error("ftp://h/"), WebhookError::Scheme);
         assert_eq!(error("http://user:word@h/"), WebhookError::Credentials);
         for url in ["", "h", "/path", "http://", "http://h:0/", "http://h:99999/", "http://h\n/"] {
             assert_eq!(error(url), WebhookError::Url, "{url:?}");

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use relay::{Config, Relay, Target};
 use tempfile::TempDir;
+use testkit::pki::{Authority, Issued};
 use tokio::runtime::Runtime;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tracedir::manifest::Manifest;
 use wire::live::CloseAction;
 
@@ -36,6 +38,7 @@ pub(crate) enum Answer {
 /// A peer that manifests are posted to. It plays its script and then answers 204.
 pub(crate) struct Peer {
     address: SocketAddr,
+    scheme: &'static str,
     requests: Arc<Mutex<Vec<Posted>>>,
 }
 
@@ -59,6 +62,21 @@ impl Peer {
     }
 
     pub(crate) fn at(address: SocketAddr, script: impl IntoIterator<Item = Answer>) -> Self {
+        Self::serve(address, script, None)
+    }
+
+    /// One that speaks TLS, with this certificate.
+    fn https(issued: &Issued, script: impl IntoIterator<Item = Answer>) -> Self {
+        let config = door::server_config(&issued.certificate, &issued.key, None).unwrap();
+        Self::serve("127.0.0.1:0".parse().unwrap(), script, Some(config))
+    }
+
+    fn serve(
+        address: SocketAddr,
+        script: impl IntoIterator<Item = Answer>,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> Self {
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -73,20 +91,27 @@ impl Peer {
                 if matches!(answer, Answer::CloseAtOnce) {
                     continue;
                 }
-                let Some((head, body)) = read(&socket) else { continue };
+                let mut socket: Box<dyn Socket> = match &tls {
+                    Some(tls) => {
+                        let connection = ServerConnection::new(Arc::clone(tls)).unwrap();
+                        Box::new(StreamOwned::new(connection, socket))
+                    }
+                    None => Box::new(socket),
+                };
+                let Some((head, body)) = read(&mut socket) else { continue };
                 let was_accepted = matches!(answer, Answer::Status(200..=299));
                 kept.lock().unwrap().push(Posted { head, body, was_accepted });
-                reply(&socket, answer);
+                reply(&mut socket, answer);
                 if matches!(answer, Answer::Hang) {
                     hanging.push(socket);
                 }
             }
         });
-        Self { address, requests }
+        Self { address, scheme, requests }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}/chunks?from=relay", self.address)
+        format!("{}://{}/chunks?from=relay", self.scheme, self.address)
     }
 
     fn requests(&self) -> Vec<Posted> {
@@ -104,7 +129,11 @@ impl Peer {
     }
 }
 
-fn read(socket: &TcpStream) -> Option<(Vec<String>, Vec<u8>)> {
+trait Socket: Read + Write {}
+
+impl<S: Read + Write> Socket for S {}
+
+fn read(socket: &mut dyn Socket) -> Option<(Vec<String>, Vec<u8>)> {
     let mut reader = BufReader::new(socket);
     let mut head = Vec::new();
     loop {
@@ -121,7 +150,7 @@ fn read(socket: &TcpStream) -> Option<(Vec<String>, Vec<u8>)> {
     Some((head, body))
 }
 
-fn reply(mut socket: &TcpStream, answer: Answer) {
+fn reply(socket: &mut dyn Socket, answer: Answer) {
     let text = match answer {
         Answer::Status(status) => format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n"),
         Answer::Redirect(to) => {
@@ -131,7 +160,7 @@ fn reply(mut socket: &TcpStream, answer: Answer) {
         Answer::Hang | Answer::Close | Answer::CloseAtOnce => String::new(),
     };
     // The relay may have given up.
-    drop(socket.write_all(text.as_bytes()));
+    drop(socket.write_all(text.as_bytes()).and_then(|()| socket.flush()));
 }
 
 /// Has a relay tell the peer, impatiently.
@@ -242,6 +271,73 @@ fn a_peer_that_fails_in_every_way_is_asked_again_until_it_has_been_told() {
     let keys: Vec<_> = requests.iter().map(|request| request.header("idempotency-key")).collect();
     assert_eq!(keys.len(), 7, "all but the connection that was closed at once");
     assert!(keys.iter().all(|key| key.is_some() && *key == keys[0]), "{keys:?}");
+}
+
+#[test]
+fn a_webhook_over_tls_is_asked_again_like_any_other() {
+    let (setup, keys) = (Setup::new(), tempfile::tempdir().unwrap());
+    let ca = Authority::new(keys.path(), "ca").unwrap();
+    let issued = ca.issue("peer", &["127.0.0.1"]).unwrap();
+    let script = [
+        Answer::CloseAtOnce,
+        Answer::Status(503),
+        Answer::Hang,
+        Answer::Noise,
+        Answer::Close,
+        Answer::Redirect("127.0.0.1:1".parse().unwrap()),
+    ];
+    let peer = Peer::https(&issued, script);
+    let relay = setup.start(|config| {
+        tell(config, &peer);
+        config.announce.ca = Some(ca.pem().to_owned());
+        // A handshake takes its time on a busy machine.
+        config.announce.timeout = Duration::from_secs(3);
+    });
+    record(&relay, "s", 2);
+    wait_until("both", || relay.totals().announcements == 2);
+    assert_eq!(relay.totals().announcements_failed, 6);
+    setup.runtime.block_on(relay.shutdown());
+    let mut told = peer.told_chunks();
+    told.sort_unstable();
+    assert_eq!(told, [0, 1]);
+}
+
+#[test]
+fn a_webhook_of_another_name_or_ca_is_told_nothing() {
+    let keys = tempfile::tempdir().unwrap();
+    let ca = Authority::new(keys.path(), "ca").unwrap();
+    let strangers = Authority::new(keys.path(), "strangers").unwrap();
+    let named = ca.issue("named", &["another.example"]).unwrap();
+    let late = ca.issue_expired("late", &["127.0.0.1"]).unwrap();
+    let strange = strangers.issue("strange", &["127.0.0.1"]).unwrap();
+    for issued in [named, late, strange] {
+        let setup = Setup::new();
+        let peer = Peer::https(&issued, []);
+        let relay = setup.start(|config| {
+            tell(config, &peer);
+            config.announce.ca = Some(ca.pem().to_owned());
+        });
+        record(&relay, "s", 1);
+        wait_until("failures", || relay.totals().announcements_failed > 2);
+        assert_eq!(relay.totals().announcements, 0);
+        setup.runtime.block_on(relay.shutdown());
+        assert_eq!((peer.requests().len(), setup.outbox_len()), (0, 1), "{issued:?}");
+    }
+}
+
+#[test]
+fn a_relay_does_not_start_with_a_ca_that_it_cannot_read() {
+    let setup = Setup::new();
+    let missing = setup.root.path().join("missing.pem");
+    let _runtime = setup.runtime.enter();
+    let mut config = Config::new(setup.root.path());
+    for port in [&mut config.control, &mut config.data, &mut config.viewers] {
+        port.set_port(0);
+    }
+    config.announce.targets.push(Target::Webhook("https://127.0.0.1/".parse().unwrap()));
+    config.announce.ca = Some(missing);
+    let refused = Relay::start(config);
+    assert!(matches!(refused, Err(relay::Error::Tls(door::Error::File { .. }))), "{refused:?}");
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn reachable(viewers: SocketAddr) -> Address {
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    Address { host: host.to_string(), port: viewers.port(), session: None }
+    Address { is_tls: false, host: host.to_string(), port: viewers.port(), session: None }
 }
 
 impl LiveSource for Live {

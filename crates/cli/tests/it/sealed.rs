@@ -178,7 +178,7 @@ fn settings_that_make_no_sense_are_refused_before_anything_is_opened() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("traces");
     for (option, value, why) in [
-        ("--announce-url", "https://h/", "http://"),
+        ("--announce-url", "ftp://h/", "https://"),
         ("--announce-url", "nowhere", "not a URL"),
         ("--announce-timeout", "0s", "range"),
         ("--keep-for", "7", "unit"),

@@ -105,6 +105,8 @@ pub struct Limits {
     pub losses_per_chunk: usize,
     /// Viewers at a time.
     pub viewers: usize,
+    /// How long a viewer that follows no session may say nothing before its place is given to others.
+    pub viewer_idle: Duration,
     /// Packets of one stream that are kept in memory for viewers; those before them are read from the chunks' index
     /// files. A viewer that follows stays within them unless the stream brings more between two of its questions; those of
     /// babeltrace2 are 100 ms apart.
@@ -144,6 +146,7 @@ impl Default for Limits {
             ack_patience: Duration::from_millis(500),
             losses_per_chunk: 10_000,
             viewers: 2048,
+            viewer_idle: Duration::from_secs(60),
             viewed_packets_per_stream: 256,
             viewed_packets: 1 << 18,
             viewed_files_per_stream: 4096,

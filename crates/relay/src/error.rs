@@ -98,6 +98,9 @@ pub enum Error {
     /// A viewer asked before it said its version, or said nothing for too long.
     #[error("the viewer did not connect")]
     ViewerNotConnected,
+    /// A viewer that follows no session said nothing for [`crate::Limits::viewer_idle`].
+    #[error("the viewer follows no session and said nothing for too long")]
+    ViewerIdle,
     /// A stream that does not exist or is not this connection's.
     #[error("stream {handle} does not belong to this connection")]
     UnknownStream {

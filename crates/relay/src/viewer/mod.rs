@@ -72,14 +72,7 @@ impl<S: Socket> Connection<S> {
             while let Some((command, payload)) = self.take_request()? {
                 self.answer(command, &payload).await?;
             }
-            let read = if self.viewer.is_connected() {
-                self.stream.read_buf(&mut self.arrived).await?
-            } else {
-                let read = self.stream.read_buf(&mut self.arrived);
-                tokio::time::timeout(GREETING_LIMIT, read)
-                    .await
-                    .map_err(|_elapsed| Error::ViewerNotConnected)??
-            };
+            let read = self.read().await?;
             if read == 0 {
                 return match self.arrived.len() {
                     0 => Ok(()),
@@ -87,6 +80,19 @@ impl<S: Socket> Connection<S> {
                 };
             }
         }
+    }
+
+    /// Waits for more. Who follows a session may take any time; others must not keep a place for nothing.
+    async fn read(&mut self) -> Result<usize> {
+        let (limit, silent) = match &self.viewer {
+            viewer if viewer.is_attached() => {
+                return Ok(self.stream.read_buf(&mut self.arrived).await?);
+            }
+            viewer if viewer.is_connected() => (viewer.idle_limit(), Error::ViewerIdle),
+            _ => (GREETING_LIMIT, Error::ViewerNotConnected),
+        };
+        let read = self.stream.read_buf(&mut self.arrived);
+        Ok(tokio::time::timeout(limit, read).await.map_err(|_elapsed| silent)??)
     }
 
     /// Takes the request at the front of what has arrived, if it is whole.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wire::live::viewer::{
     AttachReply, AttachSession, Connect, CreateViewerSessionReply, DetachReply, Flags, GetPacket,
@@ -94,6 +94,16 @@ impl Viewer {
     /// Whether versions were exchanged.
     pub(super) const fn is_connected(&self) -> bool {
         self.minor.is_some()
+    }
+
+    /// Whether it follows a session.
+    pub(super) fn is_attached(&self) -> bool {
+        !self.attached.is_empty()
+    }
+
+    /// How long it may say nothing while it follows no session.
+    pub(super) fn idle_limit(&self) -> Duration {
+        self.registry.env.limits.viewer_idle
     }
 
     /// Puts the answer into `reply`. An error ends the connection, after what is in `reply` was sent.

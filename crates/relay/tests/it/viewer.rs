@@ -12,7 +12,7 @@ use wire::live::viewer::{
     PacketReply, Request, Seek, SessionEntry, StreamEntry,
 };
 use wire::live::{
-    CloseAction, CreateSession, NetSeqNum, PacketIndex, ProtocolMinor, Request as Order,
+    CloseAction, CreateSession, Decoded, NetSeqNum, PacketIndex, ProtocolMinor, Request as Order,
     ResetMetadata, StreamHandle, TraceFormat, TracefileLimit, Version, ViewedSessionId,
     ViewedStreamId, ViewerSessionId,
 };
@@ -141,6 +141,19 @@ impl Viewer {
         let socket = TcpStream::connect(relay).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         Self { socket, minor: ProtocolMinor::OURS, session: None }
+    }
+
+    /// Says the version; `None` when the relay has no place.
+    fn try_connect(&mut self) -> Option<Connect> {
+        let mut bytes = Vec::new();
+        connect(Version::OURS).encode(&mut bytes);
+        self.socket.write_all(&bytes).ok()?;
+        let mut reply = vec![0; Connect::LEN];
+        self.socket.read_exact(&mut reply).ok()?;
+        match Connect::decode(&reply).ok()? {
+            Decoded::Complete { value, .. } => Some(value),
+            Decoded::Incomplete { .. } => None,
+        }
     }
 
     /// With a viewer session.
@@ -789,12 +802,23 @@ fn viewers_have_a_bound() {
     assert_eq!(second.sessions().len(), 1);
     drop(first);
     wait_until("the place of the first viewer", || {
-        let mut third = Viewer::open(&setup.relay);
-        let mut bytes = Vec::new();
-        connect(Version::OURS).encode(&mut bytes);
-        let written = third.socket.write_all(&bytes);
-        written.is_ok() && third.socket.read(&mut [0; Connect::LEN]).is_ok_and(|read| read > 0)
+        Viewer::open(&setup.relay).try_connect().is_some()
     });
+    setup.end();
+}
+
+#[test]
+fn a_viewer_that_follows_nothing_and_says_nothing_gives_up_its_place() {
+    let viewer_idle = Duration::from_millis(300);
+    let setup = Setup::with(live(), Limits { viewer_idle, viewers: 2, ..Limits::default() });
+    let begin = Instant::now();
+    let mut idle = Viewer::connect(&setup.relay, 15);
+    let mut follower = setup.attach(Seek::Last);
+    assert!(idle.is_closed());
+    assert!(begin.elapsed() >= viewer_idle);
+    wait_until("the place", || Viewer::open(&setup.relay).try_connect().is_some());
+    // Who follows a session may wait for it.
+    assert_eq!(follower.next(setup.viewed()).index, NextIndex::NotYet);
     setup.end();
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tempfile::TempDir;
 use testkit::lttng::SessionDaemon;
 
 use crate::process::{Running, THROUGHLINE, wait_for};
@@ -14,6 +15,19 @@ use crate::up::Up;
 
 fn ctf(arguments: &[&str], path: &Path) -> Output {
     Command::new(THROUGHLINE).arg("ctf").args(arguments).arg(path).output().unwrap()
+}
+
+/// A session daemon, a program that it traces, and a folder; `None` when something is not installed.
+fn tracer() -> Option<(SessionDaemon, PathBuf, TempDir)> {
+    for tool in ["lttng-sessiond", "cc"] {
+        if !testkit::is_installed(tool) {
+            testkit::skip(&format!("{tool} is not installed"));
+            return None;
+        }
+    }
+    let daemon = SessionDaemon::start().unwrap();
+    let program = daemon.compile_ticks().unwrap();
+    Some((daemon, program, tempfile::tempdir().unwrap()))
 }
 
 /// A relay with more options, and the `net://` URL of its ports.
@@ -36,14 +50,7 @@ fn relay(root: &Path, options: &[&str], log: &Path) -> (Running, String) {
 
 #[test]
 fn a_program_is_told_of_a_chunk_that_check_and_info_then_agree_on() {
-    for tool in ["lttng-sessiond", "cc"] {
-        if !testkit::is_installed(tool) {
-            return testkit::skip(&format!("{tool} is not installed"));
-        }
-    }
-    let daemon = SessionDaemon::start().unwrap();
-    let program = daemon.compile_ticks().unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let Some((daemon, program, folder)) = tracer() else { return };
     let script = folder.path().join("told");
     let text = r#"#!/bin/sh
 here=$(dirname "$0"); cat > "$here/manifest.new"; echo "$1" > "$here/folder"; mv "$here/manifest.new" "$here/manifest"
@@ -115,14 +122,7 @@ here=$(dirname "$0"); cat > "$here/manifest.new"; echo "$1" > "$here/folder"; mv
 
 #[test]
 fn up_announces_chunks_and_deletes_them_after_their_summaries_were_made() {
-    for tool in ["lttng-sessiond", "cc"] {
-        if !testkit::is_installed(tool) {
-            return testkit::skip(&format!("{tool} is not installed"));
-        }
-    }
-    let daemon = SessionDaemon::start().unwrap();
-    let program = daemon.compile_ticks().unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let Some((daemon, program, folder)) = tracer() else { return };
     let (script, told) = (folder.path().join("told"), folder.path().join("folders"));
     fs::write(&script, "#!/bin/sh\necho \"$1\" >> \"$(dirname \"$0\")/folders\"\n").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();

@@ -26,6 +26,9 @@ use crate::command::read::today;
 /// How often a page is told how the tail stands.
 const STATE_EVERY: Duration = Duration::from_millis(500);
 
+/// How long nothing is asked after nothing came: a page draws ten times a second.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Follows until the session ends or the page leaves.
 pub(super) fn run(
     relay: &Address,
@@ -95,7 +98,7 @@ fn follow(
             Ok(_) if page.is_left() => return Ok("the page does not read"),
             Ok(Progress::Nothing) => {
                 tail.tell_at_times(&viewing, begin);
-                thread::park_timeout(pause(took));
+                thread::park_timeout(pause(took).max(PAUSE));
             }
             Ok(Progress::Moved) => tail.tell_at_times(&viewing, begin),
         }

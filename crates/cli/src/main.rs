@@ -1,6 +1,7 @@
 //! The `throughline` command: arguments in, one role run, an exit code out.
 
 mod command;
+mod config;
 mod outcome;
 mod stop;
 mod table;
@@ -48,8 +49,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    outcome::report(run(arguments.command))
+    let arguments = config::parse::<Arguments>(std::env::args_os().collect());
+    outcome::report(arguments.and_then(|arguments| run(arguments.command)))
 }
 
 fn run(command: Command) -> anyhow::Result<Outcome> {

@@ -26,6 +26,8 @@ Examples:
   throughline relay --tls 0.0.0.0:5346 --tls-cert relay.pem --tls-key relay.key --tokens tokens
                                                     also take recordings and viewers of other machines, encrypted
 
+  throughline relay --config /etc/throughline.toml
+
   throughline relay --keep-for 72h --keep-size 20GiB
   throughline relay --announce-program /usr/local/bin/keep --announce-url https://ci.example/chunks
   throughline relay --compress zstd --copy-to s3://traces/fleet --keep-for 24h
@@ -40,6 +42,10 @@ open is sealed where it stands; a second one ends it at once. With --tls, SIGHUP
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
+    /// File with options: keys below [relay] are the options' long names, such as keep-for = "72h"; what the command line
+    /// gives leaves its key aside. See docs/relay.md
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Folder the traces are written below
     #[arg(long, value_name = "DIR", default_value = "traces")]
     output: PathBuf,

@@ -7,6 +7,7 @@
 )]
 
 mod compressed;
+mod config;
 mod copies;
 mod ctf_check;
 mod ctf_convert;

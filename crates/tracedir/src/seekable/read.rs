@@ -5,9 +5,17 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use zstd::bulk::Decompressor;
+use zstd::stream::raw::{DParameter, Decoder, Operation};
 
 use super::table::{Frame, SeekTable};
 use super::{SeekableError, Source, read_at_most};
+
+/// As much of a frame's beginning is read without the rest of it: a packet's header.
+const HEAD_BYTES: usize = 16 << 10;
+/// Most memory, as a power of two, that is taken then; others' frames may want more than their content.
+const MAX_WINDOW_LOG: u32 = 23;
+/// How much of a frame is read at a time then.
+const HEAD_PIECE: usize = 32 << 10;
 
 /// Compressed content that is read at any place; from several threads too.
 #[derive(Debug)]
@@ -27,6 +35,8 @@ struct Held {
 thread_local! {
     /// What zstd needs to decompress, about 160 KiB: once for each thread that does.
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    /// The same for beginnings of frames, and a buffer of a frame.
+    static DECODER: RefCell<Option<Decoder<'static>>> = const { RefCell::new(None) };
 }
 
 impl<S: Source> Seekable<S> {
@@ -65,6 +75,13 @@ impl<S: Source> Seekable<S> {
         }
         // What was being decompressed when another thread failed is not taken for content.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.number != Some(number) && skip.saturating_add(wanted) <= HEAD_BYTES {
+            drop(held);
+            let mut head = vec![0; skip + wanted];
+            self.decompress_head(number, frame, &mut head)?;
+            buffer.copy_from_slice(head.get(skip..).unwrap_or_default());
+            return Ok(wanted);
+        }
         if held.number != Some(number) {
             held.number = None;
             held.content.resize(frame.content_len, 0);
@@ -74,6 +91,46 @@ impl<S: Source> Seekable<S> {
         let content = held.content.get(skip..skip.saturating_add(wanted)).unwrap_or_default();
         buffer.copy_from_slice(content);
         Ok(wanted)
+    }
+
+    /// Fills `head` with the beginning of a frame's content. The frame's checksum is not looked at: whoever reads on does.
+    fn decompress_head(&self, number: usize, frame: Frame, head: &mut [u8]) -> io::Result<()> {
+        let failed = |problem: String| SeekableError::Frame {
+            frame: number,
+            offset_bytes: frame.offset,
+            announced: frame.content_len as u64,
+            problem,
+        };
+        let refused = |error: io::Error| io::Error::from(failed(error.to_string()));
+        let early = || failed("it ends before that".to_owned());
+        DECODER.with_borrow_mut(|decoder| {
+            let decoder = match decoder {
+                Some(decoder) => decoder,
+                None => {
+                    let decoder = decoder.insert(Decoder::new()?);
+                    decoder.set_parameter(DParameter::WindowLogMax(MAX_WINDOW_LOG))?;
+                    decoder
+                }
+            };
+            decoder.reinit()?;
+            let mut piece = vec![0; HEAD_PIECE.min(frame.len)];
+            let (mut used, mut filled) = (0, 0);
+            while let Some(rest) = head.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+                let len = piece.len().min(frame.len - used);
+                let piece = piece.get_mut(..len).filter(|piece| !piece.is_empty());
+                let piece = piece.ok_or_else(early)?;
+                if read_at_most(&self.source, piece, frame.offset + used as u64)? < len {
+                    return Err(early().into());
+                }
+                let status = decoder.run_on_buffers(piece, rest).map_err(refused)?;
+                if status.bytes_read + status.bytes_written == 0 {
+                    return Err(early().into());
+                }
+                used += status.bytes_read;
+                filled += status.bytes_written;
+            }
+            Ok(())
+        })
     }
 
     /// Fills `content`, which is as long as the table says.
@@ -170,8 +227,9 @@ mod tests {
         let at = usize::try_from(second.offset).unwrap() + second.len / 2;
         file[at] ^= 1;
         let reader = open(&file);
-        let mut bytes = [0; 100];
-        assert_eq!(reader.read_some_at(&mut bytes, 0).unwrap(), 100);
+        // More than a header.
+        let mut bytes = [0; 20_000];
+        assert_eq!(reader.read_some_at(&mut bytes, 0).unwrap(), 20_000);
         for _ in 0..2 {
             let error = reader.read_some_at(&mut bytes, second.content_offset).unwrap_err();
             match error.downcast::<SeekableError>().unwrap() {
@@ -181,8 +239,12 @@ mod tests {
                 other => panic!("{other}"),
             }
         }
-        assert_eq!(reader.read_some_at(&mut bytes, 10).unwrap(), 100, "the others are read");
-        assert_eq!(bytes, content[10..110]);
+        assert_eq!(reader.read_some_at(&mut bytes, 10).unwrap(), 20_000, "the others are read");
+        assert_eq!(bytes, content[10..20_010]);
+        // A header is read without the damage behind it.
+        let head = reader.read_some_at(&mut bytes[..100], second.content_offset).unwrap();
+        let begin = usize::try_from(second.content_offset).unwrap();
+        assert_eq!(bytes[..head], content[begin..begin + 100]);
     }
 
     #[test]
@@ -219,7 +281,8 @@ mod tests {
             let mut table = SeekTable::default();
             table.push(u32::try_from(file.len()).unwrap(), claimed);
             file.extend(table.encode());
-            let error = open(&file).read_some_at(&mut [0; 5], 0).unwrap_err();
+            let mut whole = vec![0; usize::try_from(claimed).unwrap()];
+            let error = open(&file).read_some_at(&mut whole, 0).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{claimed}");
         }
     }

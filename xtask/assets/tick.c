@@ -1,4 +1,5 @@
-/* Records argv[1] events from argv[2] threads, each on a CPU of its own, then ends. */
+/* Records argv[1] events from argv[2] threads, each on a CPU of its own, then ends. Each thread begins an event every
+   argv[3] nanoseconds; with 0 as soon as it can. */
 #define _GNU_SOURCE
 #define LTTNG_UST_TRACEPOINT_DEFINE
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
@@ -8,12 +9,20 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 struct share {
-    uint64_t first, count;
+    uint64_t first, count, pause_ns;
     int cpu;
 };
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
 
 static void *record(void *argument)
 {
@@ -23,19 +32,26 @@ static void *record(void *argument)
     CPU_SET(share->cpu, &cpus);
     /* Without it the events of two threads may share a stream, which is no fault. */
     pthread_setaffinity_np(pthread_self(), sizeof cpus, &cpus);
-    for (uint64_t seq = share->first; seq < share->first + share->count; seq++)
+    uint64_t due = now_ns();
+    for (uint64_t seq = share->first; seq < share->first + share->count; seq++) {
+        if (share->pause_ns) {
+            due += share->pause_ns;
+            while (now_ns() < due)
+                ;
+        }
         lttng_ust_tracepoint(bench, tick, seq, "the quick brown fox");
+    }
     return NULL;
 }
 
 int main(int argc, char **argv)
 {
     enum { MAX_THREADS = 64 };
-    if (argc != 3) {
-        fprintf(stderr, "usage: tick COUNT THREADS\n");
+    if (argc != 4) {
+        fprintf(stderr, "usage: tick COUNT THREADS PAUSE_NS\n");
         return 2;
     }
-    uint64_t count = strtoull(argv[1], NULL, 10), first = 0;
+    uint64_t count = strtoull(argv[1], NULL, 10), first = 0, pause_ns = strtoull(argv[3], NULL, 10);
     int threads = atoi(argv[2]);
     if (threads < 1 || threads > MAX_THREADS) {
         fprintf(stderr, "tick: 1 to %d threads\n", MAX_THREADS);
@@ -46,7 +62,7 @@ int main(int argc, char **argv)
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     for (int i = 0; i < threads; i++) {
         uint64_t end = count * (uint64_t)(i + 1) / (uint64_t)threads;
-        shares[i] = (struct share){first, end - first, (int)(i % cpus)};
+        shares[i] = (struct share){first, end - first, pause_ns, (int)(i % cpus)};
         first = end;
         if (pthread_create(&handles[i], NULL, record, &shares[i])) {
             perror("tick");

@@ -1,5 +1,5 @@
-//! The client side of a relay session, as lttng-consumerd has it: packet on the data connection, index entry on the control
-//! connection, wait for its reply.
+//! The client side of a relay session, as lttng-consumerd has it: a packet's header and then its bytes on the data connection,
+//! its index entry on the control connection, wait for the reply.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -109,7 +109,9 @@ impl Producer {
         packet: &mut [u8],
     ) -> anyhow::Result<()> {
         write_header(handle, number, packet)?;
-        self.data.write_all(packet)?;
+        let (header, body) = packet.split_at(wire::live::DATA_HEADER_LEN);
+        self.data.write_all(header)?;
+        self.data.write_all(body)?;
         self.ok(&index_entry(handle, number, packet.len()))
     }
 

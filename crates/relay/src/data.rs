@@ -175,6 +175,9 @@ impl<S: Socket> Data<S> {
 
 /// Writes the last piece and its padding at once.
 fn write_last(slot: &Slot, piece: &[u8], offset: u64, padding: u64) -> io::Result<()> {
+    if padding == 0 {
+        return slot.file.write_all_at(piece, offset);
+    }
     let end = offset + piece.len() as u64 + padding;
     let zeros = usize::try_from(padding).ok().and_then(|padding| ZEROS.get(..padding));
     let Some(zeros) = zeros else {

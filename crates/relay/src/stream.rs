@@ -204,15 +204,14 @@ impl Stream {
 
     /// The index file being written, in the chunk's folder.
     fn index(&mut self, env: &Env, folder: &RelativePath) -> Result<Option<Arc<File>>> {
-        let index_folder = self.index_folder(folder);
-        let (channel, limit) = (&self.channel, self.limit);
+        let (path, channel, limit) = (&self.path, &self.channel, self.limit);
         let Some(index) = self.files.as_mut().and_then(|files| files.index.as_mut()) else {
             return Ok(None);
         };
         let number = index.number;
         let place = || {
             let name = format!("{}.idx", data_name(channel, limit, number));
-            file_path(&index_folder, &RelativePath::default(), &name)
+            file_path(&index_folder(folder, path), &RelativePath::default(), &name)
         };
         index.file.get(&env.root, place).map(Some)
     }
@@ -243,7 +242,6 @@ impl Stream {
                 files.index = Some(opened);
             }
         }
-        let path = self.index_folder(folder);
         let Some(file) = self.index(env, folder)? else { return Ok(false) };
         let Some(index) = self.files.as_mut().and_then(|files| files.index.as_mut()) else {
             return Ok(false);
@@ -251,7 +249,9 @@ impl Stream {
         let mut record = Vec::with_capacity(MAX_ENTRY_LEN);
         let version = index::version(self.kind.has_packet_numbers());
         index::entry(place.offset, entry).encode(version, &mut record);
-        file.write_all_at(&record, index.len).on("write index in", path.as_path())?;
+        if let Err(source) = file.write_all_at(&record, index.len) {
+            return Err(source).on("write index in", index_folder(folder, &self.path).as_path());
+        }
         index.len += record.len() as u64;
         Ok(true)
     }
@@ -404,8 +404,7 @@ impl Stream {
     }
 
     fn index_folder(&self, folder: &RelativePath) -> RelativePath {
-        let index = RelativePath::new("index").unwrap_or_default();
-        folder.join_path(&self.path).join_path(&index)
+        index_folder(folder, &self.path)
     }
 
     fn wraps(&self, number: u64) -> bool {
@@ -415,6 +414,12 @@ impl Stream {
     fn data_name(&self, number: u64) -> String {
         data_name(&self.channel, self.limit, number)
     }
+}
+
+/// Where the index files of streams at `path` are, relative to the root.
+fn index_folder(folder: &RelativePath, path: &RelativePath) -> RelativePath {
+    let index = RelativePath::new("index").unwrap_or_default();
+    folder.join_path(path).join_path(&index)
 }
 
 /// A file of a stream, relative to the root.

@@ -25,14 +25,22 @@ const THREADS: usize = 2;
 pub(super) fn record_ticks(count: u64, output: &Path) -> anyhow::Result<()> {
     let output = output.to_str().context("the output folder's name is not UTF-8")?;
     let channel = ["--blocking-timeout=inf", "--subbuf-size=1M", "--num-subbuf=8"];
-    Ticks { count, threads: THREADS, channel: &channel, destination: &["--output", output] }
-        .record(&SessionDaemon::start()?)
+    Ticks {
+        count,
+        threads: THREADS,
+        pause_ns: 0,
+        channel: &channel,
+        destination: &["--output", output],
+    }
+    .record(&SessionDaemon::start()?)
 }
 
 /// One recording session of a program that does nothing but record events.
 pub(super) struct Ticks<'a> {
     pub(super) count: u64,
     pub(super) threads: usize,
+    /// From one event of a thread to its next; with 0 it records as fast as it can.
+    pub(super) pause_ns: u64,
     /// Options of its only channel.
     pub(super) channel: &'a [&'a str],
     /// Options of `lttng create`.
@@ -53,7 +61,7 @@ impl Ticks<'_> {
         measure::warm_memory(self.count * EVENT_BYTES)?;
         let status = daemon
             .command(program)
-            .args([self.count.to_string(), self.threads.to_string()])
+            .args([self.count, self.threads as u64, self.pause_ns].map(|number| number.to_string()))
             .env("LTTNG_UST_ALLOW_BLOCKING", "1")
             .env("LTTNG_UST_REGISTER_TIMEOUT", "-1")
             .status()

@@ -2,7 +2,7 @@
 //!
 //! A program that does nothing but record events fills four sub-buffers of 32 KiB for each CPU; lttng-consumerd sends each
 //! one that is full and waits for the relay's reply before it sends the next. What finds no room is discarded. Rounds of
-//! our relay and lttng-relayd take turns. What is in the trace is counted by reading it, so that discarded = recorded by the
+//! our relay, lttng-relayd and no relay (lttng-consumerd writes files itself) take turns. What is in the trace is counted by reading it, so that discarded = recorded by the
 //! program - read.
 
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 use testkit::lttng::SessionDaemon;
 
 use super::lttng::Ticks;
-use super::measure::{self, Rounds};
+use super::measure::Rounds;
 use crate::relays::{Running, Which};
 
 /// How the measurement is made.
@@ -24,8 +24,11 @@ pub(crate) struct Args {
     /// Its threads, each on a CPU of its own where there are enough
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Rounds of each relay
-    #[arg(long, default_value_t = 7)]
+    /// Events a second; 0 is as fast as the program can. May be repeated
+    #[arg(long = "rate", default_values_t = [2_000_000, 3_000_000, 4_000_000, 6_000_000, 0])]
+    rates: Vec<u64>,
+    /// Rounds of each relay and rate
+    #[arg(long, default_value_t = 5)]
     rounds: u32,
     /// The release binary
     #[arg(long, default_value = "target/release/throughline")]
@@ -34,62 +37,84 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(args.binary.exists(), "{}: build it first", args.binary.display());
-    let relays = [Which::Ours(&args.binary), Which::Reference];
-    let mut discarded: [Vec<f64>; 2] = Default::default();
-    let mut cpu: [Vec<f64>; 2] = Default::default();
-    for round in 0..args.rounds {
-        let mut turns: Vec<_> = relays.into_iter().zip(&mut discarded).zip(&mut cpu).collect();
-        // Who comes second may find memory that the first has used; neither always does.
-        if round % 2 == 1 {
-            turns.reverse();
-        }
-        for ((which, discarded), cpu) in turns {
-            let (lost, used) = discarded_by(which, args)?;
-            discarded.push(lost as f64);
-            cpu.push(used);
-        }
-    }
-    let [ours, theirs] = &discarded;
-    let ratios = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+    let relays = [Some(Which::Ours(&args.binary)), Some(Which::Reference), None];
     say(&format!(
         "{} events of 64 bytes from {} threads, 4 sub-buffers of 32 KiB a CPU",
         args.events, args.threads
     ));
-    for ((which, discarded), cpu) in relays.into_iter().zip(discarded).zip(cpu) {
-        let (discarded, cpu) = (Rounds::new(discarded)?, Rounds::new(cpu)?);
-        let (low, high) = discarded.spread();
-        let percent = 100.0 * discarded.median() / args.events as f64;
-        say(&format!(
-            "  {:<18} {:>9.0} discarded ({percent:.1} %; from {low:.0} to {high:.0}); {:.2} CPU s",
-            which.name(),
-            discarded.median(),
-            cpu.median()
-        ));
+    for rate in &args.rates {
+        let mut discarded: [Vec<f64>; 3] = Default::default();
+        for round in 0..args.rounds {
+            let mut turns: Vec<_> = relays.into_iter().zip(&mut discarded).collect();
+            // Who comes second may find memory that the first has used; neither always does.
+            if round % 2 == 1 {
+                turns.reverse();
+            }
+            for (which, discarded) in turns {
+                discarded.push(discarded_by(which, *rate, args)? as f64);
+            }
+        }
+        report(*rate, args, relays, discarded)?;
     }
-    let ratios = Rounds::new(ratios)?;
-    let (low, high) = ratios.spread();
-    say(&format!("  ratio {:.2} (from {low:.2} to {high:.2})", ratios.median()));
     Ok(())
 }
 
-/// Events that one recording lost, and CPU seconds that the relay used.
-fn discarded_by(which: Which<'_>, args: &Args) -> anyhow::Result<(u64, f64)> {
-    let relay = Running::start(which)?;
+fn report(
+    rate: u64,
+    args: &Args,
+    relays: [Option<Which<'_>>; 3],
+    discarded: [Vec<f64>; 3],
+) -> anyhow::Result<()> {
+    match rate {
+        0 => say("as fast as it can"),
+        rate => say(&format!("{rate} events/s")),
+    }
+    let mut medians = Vec::new();
+    for (which, discarded) in relays.into_iter().zip(discarded) {
+        let discarded = Rounds::new(discarded)?;
+        let percent = |events: f64| 100.0 * events / args.events as f64;
+        let (low, high) = discarded.spread();
+        say(&format!(
+            "  {:<18} {:>9.0} discarded, {:.1} % (from {:.1} to {:.1})",
+            which.map_or("no relay", Which::name),
+            discarded.median(),
+            percent(discarded.median()),
+            percent(low),
+            percent(high),
+        ));
+        medians.push(discarded.median());
+    }
+    if let &[ours, theirs, _] = medians.as_slice() {
+        say(&format!("  ratio {:.2}", ours / theirs));
+    }
+    Ok(())
+}
+
+/// Events that one recording lost.
+fn discarded_by(which: Option<Which<'_>>, rate: u64, args: &Args) -> anyhow::Result<u64> {
+    let folder = tempfile::tempdir()?;
+    let relay = which.map(Running::start).transpose()?;
     let daemon = SessionDaemon::start()?;
-    let url = format!("--set-url={}", relay.url());
+    let destination = match &relay {
+        Some(relay) => format!("--set-url={}", relay.url()),
+        None => format!("--output={}", folder.path().display()),
+    };
     let channel = ["--discard", "--subbuf-size=32K", "--num-subbuf=4"];
     let Args { events, threads, .. } = *args;
-    Ticks { count: events, threads, channel: &channel, destination: &[&url] }.record(&daemon)?;
+    // Each thread has its share of the rate.
+    let pause_ns = (threads as u64 * 1_000_000_000).checked_div(rate).unwrap_or(0);
+    Ticks { count: events, threads, pause_ns, channel: &channel, destination: &[&destination] }
+        .record(&daemon)?;
     drop(daemon);
-    let used = measure::cpu_of_process(relay.pid())?.as_secs_f64();
+    let written = relay.as_ref().map_or(folder.path(), Running::folder);
     let mut read = Command::new(&args.binary);
-    let output = read.args(["read", "--count"]).arg(relay.folder()).output()?;
+    let output = read.args(["read", "--count"]).arg(written).output()?;
     ensure!(output.status.success(), "read: {}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8_lossy(&output.stdout);
     let number: String = said.trim().chars().take_while(char::is_ascii_digit).collect();
     let found: u64 = number.parse().with_context(|| said.into_owned())?;
     ensure!(found > 0, "nothing was recorded");
-    Ok((events.saturating_sub(found), used))
+    Ok(events.saturating_sub(found))
 }
 
 #[expect(clippy::print_stdout, reason = "the table is the result of the command")]

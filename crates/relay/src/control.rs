@@ -18,6 +18,7 @@ use wire::live::{
     StreamPositionsReply, Version, refuse,
 };
 
+use crate::arrivals::Arrivals;
 use crate::doors::{Socket, Who};
 use crate::error::{Error, Result};
 use crate::registry::{Registry, Shared};
@@ -34,11 +35,13 @@ pub(crate) struct Control {
     who: Who,
     minor: Option<ProtocolMinor>,
     session: Option<(RelaySessionId, Arc<Shared>)>,
+    /// Of that session.
+    arrivals: Arc<Arrivals>,
 }
 
 impl Control {
-    pub(crate) const fn new(registry: Arc<Registry>, who: Who) -> Self {
-        Self { registry, who, minor: None, session: None }
+    pub(crate) fn new(registry: Arc<Registry>, who: Who) -> Self {
+        Self { registry, who, minor: None, session: None, arrivals: Arc::default() }
     }
 
     /// Serves the connection until its end, or until `stop` says so.
@@ -124,6 +127,7 @@ impl Control {
         reply: &mut Vec<u8>,
     ) -> Result<()> {
         let minor = self.minor.unwrap_or(ProtocolMinor::OURS);
+        self.arrivals.read();
         let outcome = match Request::decode(command, minor, payload) {
             Ok(Request::TraceChunkExists(request)) => self.chunk_exists(request.chunk, reply).await,
             Ok(Request::SendIndex(index)) => self.index(index, reply).await,
@@ -239,6 +243,7 @@ impl Control {
             return Err(Error::Meaningless { what: "a second session on one connection" });
         }
         let (session, shared, folder) = self.registry.create_session(minor, request, &self.who)?;
+        self.arrivals = shared.look(|recording| recording.arrivals(session)).unwrap_or_default();
         self.session = Some((session, shared));
         let output_path = minor.has_trace_chunks().then_some(folder);
         CreateSessionReply { session, code: ReturnCode::OK, output_path }.encode(reply);
@@ -253,8 +258,11 @@ impl Control {
         let is_written = self
             .registry
             .act(shared, |recording, env| recording.index(env, id, index, Instant::now()))?;
+        if !index.is_beacon() {
+            self.arrivals.entry_came(index.packet_size_bits / 8, is_written);
+        }
         if !is_written {
-            self.packet_of(&index, id, shared).await;
+            self.packet_of(&index, shared).await;
         }
         ReturnReply(ReturnCode::OK).encode(reply);
         Ok(())
@@ -262,11 +270,10 @@ impl Control {
 
     /// Waits for an entry's packet. Producers send the packet first, so it is on its way or lost; one that sends the
     /// entry first and waits for the answer must not wait for ever.
-    async fn packet_of(&self, index: &PacketIndex, id: RelaySessionId, shared: &Shared) {
+    async fn packet_of(&self, index: &PacketIndex, shared: &Shared) {
         let env = &self.registry.env;
-        let arrivals = shared.look(|recording| recording.arrivals(id)).unwrap_or_default();
         loop {
-            let mark = arrivals.mark();
+            let mark = self.arrivals.mark();
             let done = shared.packet_done.notified();
             let mut done = std::pin::pin!(done);
             done.as_mut().enable();
@@ -275,7 +282,7 @@ impl Control {
             }
             let is_busy = mark & 1 == 1;
             let waited = tokio::time::timeout(env.limits.ack_patience, done).await;
-            if waited.is_err() && !is_busy && arrivals.mark() == mark {
+            if waited.is_err() && !is_busy && self.arrivals.mark() == mark {
                 env.counters.acknowledged_early.add(1);
                 tracing::warn!(
                     stream = %index.handle,

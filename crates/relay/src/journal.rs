@@ -66,6 +66,11 @@ impl Entry {
         root.write_whole(&Root::own(""), &file_name(number), self.to_text().as_bytes())
     }
 
+    /// As [`Self::write`]; afterwards it is on the disk, as is every entry of the folder.
+    pub(crate) fn write_synced(&self, root: &Root, number: Number) -> Result<()> {
+        root.write_whole_synced(&Root::own(""), &file_name(number), self.to_text().as_bytes())
+    }
+
     fn to_text(&self) -> String {
         let Self { host, session, folder, chunk, at, begin, moving } = self;
         let begin = begin.map_or_else(|| "-".to_owned(), |begin| begin.to_string());

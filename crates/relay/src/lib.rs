@@ -7,8 +7,8 @@
 //!
 //! ```text
 //! control ─▶ control.rs ─┐               ┌─▶ stream.rs ─▶ data, index, metadata files
-//!                        ├─▶ recording.rs┤     merge.rs pairs packets and index entries
-//! data ────▶ data.rs ────┘        │      └─▶ chunk.rs ──▶ seal.rs: sync, manifest, move ─▶ after/: announce, one day delete
+//!                        ├─▶ recording/ ─┤     merge.rs pairs packets and index entries
+//! data ────▶ intake.rs ──┘        │      └─▶ chunk.rs ──▶ seal.rs: sync, manifest, move ─▶ after/: announce, one day delete
 //!                                 ▼
 //!                               feed/ ◀── viewer/ ◀─▶ viewers
 //! ```
@@ -42,6 +42,7 @@
 //! ```
 
 mod after;
+mod arrivals;
 mod chunk;
 mod config;
 mod control;
@@ -54,6 +55,8 @@ mod event;
 mod feed;
 mod files;
 mod index;
+mod intake;
+mod jobs;
 mod journal;
 mod losses;
 mod mend;

@@ -2,7 +2,8 @@
 //! for each.
 //!
 //! Entries are written after their packets, so an entry is the witness of its packet. Packets without entry are found
-//! by their headers when the metadata can be read; without metadata the file ends with the last entry's packet.
+//! by their headers when the metadata can be read; without metadata the file ends with the last entry's packet. Metadata end
+//! with a whole declaration where that makes them readable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileExt;
@@ -15,6 +16,7 @@ use ctf::packet::{Outcome, PacketInfo, decode_packet_header};
 use wire::live::{RelativePath, UnixSeconds};
 
 use crate::error::{FileContext, Result};
+use crate::feed::Documents;
 use crate::root::Root;
 
 /// How deep a chunk's folders are looked at.
@@ -139,7 +141,20 @@ impl Mender<'_> {
             self.mended.bytes_cut += len - whole as u64;
             bytes.truncate(whole);
         }
-        Ok(TraceClass::parse(&bytes).ok())
+        if let Ok(class) = TraceClass::parse(&bytes) {
+            return Ok(Some(class));
+        }
+        // Half a declaration at the end spoils those before it.
+        let mut documents = Documents::default();
+        documents.push(&bytes);
+        let whole = documents.whole();
+        let kept = usize::try_from(whole).ok().and_then(|whole| bytes.get(..whole));
+        let class = kept.and_then(|kept| TraceClass::parse(kept).ok());
+        if class.is_some() && len <= MAX_METADATA {
+            file.set_len(whole).on("truncate", place.as_path())?;
+            self.mended.bytes_cut += bytes.len() as u64 - whole;
+        }
+        Ok(class)
     }
 
     fn stream(
@@ -346,6 +361,9 @@ fn relative(name: &str) -> RelativePath {
 
 #[cfg(test)]
 mod tests {
+    use ctf::CtfVersion;
+    use ctf::writer::{EventHeader, Schema, StreamClass, TraceClass as WrittenTrace};
+
     use super::*;
 
     /// An entry of a packet of 100 bytes, or as many as given.
@@ -420,5 +438,45 @@ mod tests {
         assert_eq!(whole_metadata_packets(&two[..30]), 0);
         assert_eq!(whole_metadata_packets(b"/* CTF 1.8 */"), 13);
         assert_eq!(whole_metadata_packets(b""), 0);
+    }
+    /// What is left of metadata of which so many bytes were written.
+    fn mended_metadata(bytes: &[u8]) -> (Vec<u8>, u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        std::fs::create_dir(folder.path().join("ust")).unwrap();
+        let file = folder.path().join("ust/metadata");
+        std::fs::write(&file, bytes).unwrap();
+        let tops = BTreeSet::from([relative("ust")]);
+        let mended = mend(&root, &RelativePath::default(), &tops, true).unwrap();
+        (std::fs::read(file).unwrap(), mended.bytes_cut)
+    }
+
+    #[test]
+    fn half_a_declaration_is_cut_off_in_both_languages() {
+        for version in [CtfVersion::V1_8, CtfVersion::V2] {
+            let mut stream = StreamClass::new(0, EventHeader::Large, Vec::new());
+            stream.clock = Some(0);
+            let mut trace = WrittenTrace::new(version, vec![stream]);
+            trace.clocks = vec![ctf::ClockClass::new("monotonic")];
+            let schema = Schema::new(trace).unwrap();
+            let whole = schema.metadata().as_bytes();
+            assert_eq!(mended_metadata(whole), (whole.to_vec(), 0), "{version:?}");
+            // Said again, as a producer that adds an event class does, and torn in the middle.
+            let half = match version {
+                CtfVersion::V1_8 => &b"event { name = \"a\"; id = 1"[..],
+                CtfVersion::V2 => &b"\x1e{\"type\": \"event-record-class\", \"id\""[..],
+            };
+            let torn = [whole, half].concat();
+            let (left, cut) = mended_metadata(&torn);
+            let left = String::from_utf8(left).unwrap();
+            assert_eq!(left.trim_end(), schema.metadata().trim_end(), "{version:?}");
+            assert_eq!(cut, (torn.len() - left.len()) as u64);
+        }
+    }
+
+    #[test]
+    fn metadata_that_no_cut_makes_readable_stay() {
+        let bytes = b"/* CTF 1.8 */ trace { nonsense";
+        assert_eq!(mended_metadata(bytes), (bytes.to_vec(), 0));
     }
 }

@@ -162,9 +162,11 @@ impl Found {
         let last = mended.last_packet.unwrap_or(mended.last_change);
         let end = entry.begin.map(|begin| last.max(begin));
         let to = entry.begin.zip(end).map(|(begin, end)| archive(names, &entry, begin, end));
-        if let Some((_, known)) = self.known.iter_mut().find(|(_, k)| k.folder == entry.folder) {
+        let known = self.known.iter_mut().find(|(_, known)| known.folder == entry.folder);
+        let session = known.map(|(_, known)| {
             known.positions.extend(mended.positions);
-        }
+            known.number
+        });
         self.recovered.interrupted.push(Interrupted {
             host: entry.host.clone(),
             session: entry.session.clone(),
@@ -193,6 +195,7 @@ impl Found {
             members: mended.members,
             losses,
             sealed_by: SealedBy::Interrupted,
+            session,
             journal: (number, entry),
         });
         Ok(())

@@ -3,7 +3,7 @@
 //! Lock order: a recording session's lock may be held when the tables' lock is taken, never the other way round.
 //! Neither is held across an `await`.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
@@ -18,6 +18,7 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::feed::{Catalogue, Feed, sealed_chunks};
+use crate::jobs::Jobs;
 use crate::names;
 use crate::recording::{Recording, Session};
 use crate::resume::{self, Identity, Known, Present};
@@ -39,7 +40,8 @@ pub(crate) struct Registry {
     tables: Mutex<Tables>,
     events: broadcast::Sender<Event>,
     /// At most one job for each chunk there is, so bounded by the limits of chunks and recordings.
-    jobs: Mutex<VecDeque<(Arc<Shared>, Job)>>,
+    /// Whose they are is told by where a recording session is in memory, which stays while it has jobs.
+    jobs: Mutex<Jobs<usize, (Arc<Shared>, Job)>>,
     pub(crate) job_added: Notify,
 }
 
@@ -113,7 +115,11 @@ impl Registry {
         let result = action(&mut recording, &self.env);
         let jobs = recording.take_jobs();
         if !jobs.is_empty() {
-            lock(&self.jobs).extend(jobs.into_iter().map(|job| (Arc::clone(shared), job)));
+            let mut waiting = lock(&self.jobs);
+            for job in jobs {
+                waiting.add(Arc::as_ptr(shared).addr(), (Arc::clone(shared), job));
+            }
+            drop(waiting);
             self.job_added.notify_one();
         }
         let gone = recording.take_gone();
@@ -315,17 +321,22 @@ impl Registry {
         shared.cloned().ok_or(Error::UnknownStream { handle })
     }
 
-    /// Does the jobs that wait, one after the other. Blocks on the disk.
+    /// Does jobs until there is none to begin; others may do so at the same time. Blocks on the disk.
     pub(crate) fn run_jobs(&self) {
         loop {
-            let next = lock(&self.jobs).pop_front();
-            let Some((shared, job)) = next else { return };
+            let mut jobs = lock(&self.jobs);
+            let Some((whose, (shared, job))) = jobs.begin() else { return };
+            if jobs.is_ready() {
+                self.job_added.notify_one();
+            }
+            drop(jobs);
             let done = job.run(&self.env);
             self.tell(done.event);
             if let Some((chunk, folder)) = done.chunk {
                 self.act(&shared, |recording, _| recording.chunk_is_done(chunk, folder));
                 shared.chunk_done.notify_waiters();
             }
+            lock(&self.jobs).end(whose);
         }
     }
 

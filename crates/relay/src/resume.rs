@@ -131,6 +131,15 @@ pub(crate) fn forget(root: &Root, number: Number) -> Result<()> {
     root.remove_file(&Root::own(&file_name(number)))
 }
 
+/// Brings a session's file to the disk.
+pub(crate) fn sync(root: &Root, number: Number) -> Result<()> {
+    let path = Root::own(&file_name(number));
+    if root.exists(&path) {
+        root.read(&path)?.sync_data().on("sync", path.as_path())?;
+    }
+    Ok(())
+}
+
 /// Reads all session files; those of folders that are gone are removed.
 pub(crate) fn read_all(root: &Root) -> Result<Noted> {
     let mut noted = Noted::default();

@@ -1,6 +1,6 @@
 //! What happens to a chunk after its last stream has left: made durable, moved, announced; or deleted.
 //!
-//! Order: every file and folder of the chunk is synced, its manifest is written beside them, the journal says where it
+//! Order: entries that never came are made, every file and folder of the chunk is synced, its manifest is written beside them, the journal says where it
 //! goes, it moves in one step, the folders it left and entered are synced, the outbox takes it, the journal entry goes. A crash
 //! between any two leaves either a chunk that is still named by the journal or one that is whole in its last place.
 
@@ -13,7 +13,9 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::event::{Event, RecordingName, Sealed};
 use crate::journal;
-use crate::losses::{self, Losses};
+use crate::losses::{self, LossCause, Losses};
+use crate::mend::mend;
+use crate::resume;
 use crate::root::Root;
 
 /// Work that takes long and needs no lock.
@@ -51,6 +53,8 @@ pub(crate) struct SealJob {
     pub(crate) losses: BTreeMap<RelativePath, Losses>,
     /// Why it ended.
     pub(crate) sealed_by: SealedBy,
+    /// The file that says where the recording session is, if it may come back.
+    pub(crate) session: Option<journal::Number>,
     /// Its journal file, which is there if it ever had streams, and what belongs in it.
     pub(crate) journal: (journal::Number, journal::Entry),
 }
@@ -124,12 +128,13 @@ impl SealJob {
         if self.members.is_empty() && self.to.is_none() {
             return Ok(());
         }
+        self.complete_indexes(root)?;
         self.sync(root)?;
+        self.session.map_or(Ok(()), |session| resume::sync(root, session))?;
         let to = self.to.as_ref().unwrap_or(&self.from);
         let manifest = self.write_manifest(root, to)?;
         let moving = Some(journal::Move { to: to.clone(), sealed: true });
-        journal::Entry { moving, ..entry.clone() }.write(root, *number)?;
-        root.sync_dir(&Root::own(""))?;
+        journal::Entry { moving, ..entry.clone() }.write_synced(root, *number)?;
         let tops = self.is_shared_folder.then(|| {
             let manifest = RelativePath::new(manifest).ok();
             self.tops.iter().cloned().chain(manifest).collect()
@@ -137,6 +142,20 @@ impl SealJob {
         move_chunk(root, &self.from, to, tops.as_ref())?;
         env.outbox.add(root, to, &env.counters)?;
         journal::remove(root, *number)
+    }
+
+    /// Makes the entries that never came from the headers of their packets.
+    fn complete_indexes(&self, root: &Root) -> Result<()> {
+        let misses_entries = self.losses.values().any(|losses| {
+            let mut causes = losses.places.iter().map(|loss| loss.cause);
+            losses.without_place > 0 || causes.any(|cause| cause == LossCause::IndexNeverCame)
+        });
+        if misses_entries && self.begin.is_some() {
+            let whole = BTreeSet::from([RelativePath::default()]);
+            let tops = if self.is_shared_folder { &self.tops } else { &whole };
+            mend(root, &self.from, tops, true)?;
+        }
+        Ok(())
     }
 
     /// Writes the manifest beside the chunk's files, for its last place `to`; gives its name.

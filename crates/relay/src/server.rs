@@ -12,7 +12,7 @@ use door::Role;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::{broadcast, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::after::{After, Outbox};
 use crate::config::{Config, Limits};
@@ -28,6 +28,8 @@ use crate::recover::{Recovered, recover};
 use crate::registry::Registry;
 use crate::root::Root;
 
+/// Recording sessions whose chunks are sealed at a time. A large chunk takes as long as the disk needs for it.
+const SEALERS: usize = 4;
 /// How often what has waited too long is looked for.
 const EXPIRY_PERIOD: Duration = Duration::from_secs(1);
 /// File descriptors that are not streams': listeners, folders, the rest of the process.
@@ -228,14 +230,22 @@ impl Relay {
 
 /// Does the work that syncs and deletes, apart from the connections, until stopped and done.
 async fn seal(registry: Arc<Registry>, mut stop: watch::Receiver<bool>) {
+    let mut sealers = JoinSet::new();
     loop {
-        let stopping = tokio::select! {
-            () = registry.job_added.notified() => false,
+        let is_stopping = tokio::select! {
+            () = registry.job_added.notified(), if sealers.len() < SEALERS => false,
+            Some(done) = sealers.join_next() => {
+                ended(done);
+                continue;
+            }
             _ = stop.wait_for(|stop| *stop) => true,
         };
-        let registry = Arc::clone(&registry);
-        ended(tokio::task::spawn_blocking(move || registry.run_jobs()).await);
-        if stopping {
+        let worker = Arc::clone(&registry);
+        sealers.spawn_blocking(move || worker.run_jobs());
+        if is_stopping {
+            while let Some(done) = sealers.join_next().await {
+                ended(done);
+            }
             return;
         }
     }

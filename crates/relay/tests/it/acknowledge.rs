@@ -7,9 +7,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use ctf::CtfVersion;
+use ctf::writer::{EventHeader, PacketStart, Schema, StreamClass, TraceClass};
 use relay::{Limits, Loss, LossCause, Losses};
 use tokio::runtime::Runtime;
-use wire::live::{NetSeqNum, ProtocolMinor, Request};
+use wire::live::{DataHeader, NetSeqNum, PacketIndex, ProtocolMinor, Request};
 
 use crate::client::Reply;
 use crate::disk::wait_until;
@@ -131,6 +133,67 @@ fn what_network_and_tracer_lost_is_told_with_the_chunk() {
 
     let relay = start(&runtime, crashed.path(), Limits::default());
     assert_eq!(relay.recovered().interrupted.first().unwrap().losses, expected);
+    runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn a_packet_whose_entry_never_came_has_one_in_the_sealed_chunk() {
+    let runtime = Runtime::new().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let relay = start(&runtime, root.path(), Limits::default());
+    let mut events = relay.subscribe();
+    let mut producer = Producer::new(&relay, session("s"));
+    producer.chunk(0);
+    let metadata = producer.stream("metadata", 0);
+    let stream = producer.stream("ch_0", 0);
+    let mut class = StreamClass::new(0, EventHeader::Large, Vec::new());
+    class.clock = Some(0);
+    let mut trace = TraceClass::new(CtfVersion::V1_8, vec![class]);
+    trace.clocks = vec![ctf::ClockClass::new("monotonic")];
+    let schema = Schema::new(trace).unwrap();
+    producer.metadata(metadata, schema.metadata().as_bytes());
+    let mut len = 0;
+    for number in 0..3 {
+        let start = PacketStart {
+            stream_class: 0,
+            instance: 0,
+            sequence_number: number,
+            begin: number,
+            max_bytes: 4096,
+        };
+        let packet = schema.open(start, |_| Ok(())).unwrap().seal(number, 0).bytes;
+        len = packet.len();
+        let header = DataHeader {
+            stream,
+            net_seq_num: NetSeqNum::new(number),
+            data_len: u32::try_from(len).unwrap(),
+            padding_len: 0,
+        };
+        producer.data.write_all(&header.encode()).unwrap();
+        producer.data.write_all(&packet).unwrap();
+        if number != 1 {
+            let bits = len as u64 * 8;
+            let entry = PacketIndex {
+                packet_size_bits: bits,
+                content_size_bits: bits,
+                ..index(stream, number)
+            };
+            producer.ok(&Request::SendIndex(entry));
+        }
+    }
+    producer.control.end();
+    crate::client::end(&producer.data);
+    let sealed = runtime.block_on(async {
+        loop {
+            if let relay::Event::Sealed(sealed) = events.recv().await.unwrap() {
+                return sealed;
+            }
+        }
+    });
+    assert_eq!(sealed.losses[Path::new("ust/uid/0/64-bit/ch_0")].network_packets, 1);
+    let len = len as u64;
+    let found = records(&root.path().join(FOLDER).join("index/ch_0.idx"));
+    assert_eq!(found, [(0, 0), (len, 1), (2 * len, 2)]);
     runtime.block_on(relay.shutdown());
 }
 

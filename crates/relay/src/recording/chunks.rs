@@ -1,0 +1,235 @@
+//! Trace chunks of a recording session: made, entered and left by streams, closed, handed out for sealing or deleted.
+
+use tracedir::manifest::SealedBy;
+use wire::live::ChunkId;
+use wire::live::CloseTraceChunk;
+use wire::live::CreateTraceChunk;
+use wire::live::RelativePath;
+use wire::live::StreamHandle;
+
+use super::Recording;
+use crate::chunk::Chunk;
+use crate::chunk::Closing;
+use crate::chunk::Fate;
+use crate::chunk::placement;
+use crate::env::Env;
+use crate::error::Error;
+use crate::error::Result;
+use crate::journal;
+use crate::seal::Job;
+use crate::seal::SealJob;
+
+/// Chunks remembered after they ended, for requests of consumer daemons that are late.
+const FINISHED_KEPT: usize = 16;
+
+impl Recording {
+    pub(crate) fn create_chunk(&mut self, env: &Env, request: &CreateTraceChunk) -> Result<()> {
+        if self.chunks.contains_key(&request.chunk) {
+            return Ok(());
+        }
+        if self.finished.iter().any(|(chunk, _)| *chunk == request.chunk) {
+            return Err(Error::UnknownChunk { chunk: request.chunk });
+        }
+        let limit = env.limits.chunks_per_recording;
+        if self.chunks.len() >= limit {
+            return Err(Error::Limit { what: "chunks of one recording session", limit });
+        }
+        let folder = match &request.override_name {
+            Some(name) => self.folder.join(name),
+            None => {
+                let is_free = !self.session_folder_is_used && !self.has_rotated;
+                self.session_folder_is_used |= is_free;
+                let place = placement(&env.names, request.created, request.chunk, is_free)?;
+                self.folder.join_path(&place)
+            }
+        };
+        if folder != self.folder && env.root.exists(&folder) {
+            return Err(Error::ReservedPath { path: folder.to_string() });
+        }
+        let is_snapshot = request.override_name.is_some();
+        self.chunks.insert(request.chunk, Chunk::new(Some(request.created), folder, is_snapshot));
+        Ok(())
+    }
+
+    /// The one chunk of producers before LTTng 2.11, written in place.
+    pub(crate) fn create_implicit_chunk(&mut self) {
+        self.session_folder_is_used = true;
+        self.chunks.insert(ChunkId::new(0), Chunk::new(None, self.folder.clone(), false));
+    }
+
+    /// Closes a chunk; gives the folder it will be in.
+    pub(crate) fn close_chunk(
+        &mut self,
+        env: &Env,
+        request: &CloseTraceChunk,
+    ) -> Result<RelativePath> {
+        let unknown = Error::UnknownChunk { chunk: request.chunk };
+        let Some(chunk) = self.chunks.get_mut(&request.chunk) else {
+            let finished = self.finished.iter().find(|(chunk, _)| *chunk == request.chunk);
+            return finished.map(|(_, path)| path.clone()).ok_or(unknown);
+        };
+        let fate = match &chunk.closing {
+            Some(closing) => closing.fate.clone(),
+            None => chunk.fate(&env.names, &self.folder, request)?,
+        };
+        let path = match &fate {
+            Fate::Archive(to) => to.clone(),
+            Fate::Stay | Fate::Delete => chunk.folder.clone(),
+        };
+        self.has_rotated |= matches!(fate, Fate::Archive(_));
+        chunk.closing.get_or_insert(Closing { end: Some(request.closed), fate });
+        self.finish_chunk(env, request.chunk)?;
+        Ok(path)
+    }
+
+    pub(crate) fn chunk_exists(&self, chunk: ChunkId) -> bool {
+        self.chunks.contains_key(&chunk)
+    }
+
+    /// A job ended and the chunk is where it belongs, or its move failed for good.
+    pub(crate) fn chunk_is_done(&mut self, chunk: ChunkId, folder: RelativePath) {
+        self.feed.chunk_is_at(chunk, &folder);
+        self.chunks.remove(&chunk);
+        if self.finished.len() >= FINISHED_KEPT {
+            self.finished.pop_front();
+        }
+        self.finished.push_back((chunk, folder));
+    }
+
+    /// Hands a chunk out for sealing, or deletes it, once the last stream has left.
+    pub(super) fn finish_chunk(&mut self, env: &Env, id: ChunkId) -> Result<()> {
+        let name = self.name(env);
+        let Some(chunk) = self.chunks.get_mut(&id).filter(|chunk| chunk.is_complete()) else {
+            return Ok(());
+        };
+        let Some(Closing { end, fate }) = chunk.closing.clone() else { return Ok(()) };
+        chunk.is_sealing = true;
+        let to = match fate {
+            Fate::Delete => return self.discard(env, id),
+            Fate::Archive(to) => {
+                self.feed.chunk_goes_to(id, &to);
+                Some(to)
+            }
+            Fate::Stay => None,
+        };
+        let number = chunk.journal.unwrap_or_else(|| env.next_number());
+        let entry = entry(&self.host, &self.session, &self.folder, id, chunk);
+        self.jobs.push(Job::Seal(Box::new(SealJob {
+            recording: name,
+            chunk: id,
+            begin: chunk.begin,
+            end,
+            is_shared_folder: chunk.folder == self.folder,
+            from: chunk.folder.clone(),
+            to,
+            tops: chunk.tops(),
+            members: chunk.members.clone(),
+            losses: chunk.losses.streams.clone(),
+            sealed_by: if end.is_some() { SealedBy::Closed } else { SealedBy::ProducerGone },
+            session: self.resume.as_ref().map(|present| present.known.number),
+            journal: (number, entry),
+        })));
+        Ok(())
+    }
+
+    /// Takes a chunk out of sight at once and leaves the deleting to a job.
+    fn discard(&mut self, env: &Env, id: ChunkId) -> Result<()> {
+        let Some(chunk) = self.chunks.remove(&id) else { return Ok(()) };
+        self.feed.chunk_is_gone(id);
+        let recording = self.name(env);
+        let trash = env.next_trash();
+        let was_in_place = chunk.folder == self.folder;
+        if was_in_place {
+            for top in chunk.tops() {
+                env.root.rename(&chunk.folder.join_path(&top), &trash.join_path(&top))?;
+            }
+        } else if !chunk.members.is_empty() {
+            env.root.rename(&chunk.folder, &trash)?;
+        }
+        if let Some(number) = chunk.journal {
+            journal::remove(&env.root, number)?;
+        }
+        self.chunk_is_done(id, chunk.folder);
+        self.jobs.push(Job::Delete { recording, chunk: id, trash });
+        if was_in_place && !self.has_rotated { self.move_in_place(env) } else { Ok(()) }
+    }
+
+    /// Gives the session's folder, which is free again, to the newest chunk.
+    pub(super) fn move_in_place(&mut self, env: &Env) -> Result<()> {
+        let newest = self.chunks.iter_mut().next_back().filter(|(_, chunk)| !chunk.is_sealing);
+        let Some((id, chunk)) = newest.filter(|(_, chunk)| !chunk.is_snapshot) else {
+            self.session_folder_is_used = false;
+            return Ok(());
+        };
+        let from = std::mem::replace(&mut chunk.folder, self.folder.clone());
+        self.feed.chunk_goes_to(*id, &self.folder);
+        if chunk.members.is_empty() {
+            return Ok(());
+        }
+        let mut entry = entry(&self.host, &self.session, &self.folder, *id, chunk);
+        if let Some(number) = chunk.journal {
+            let to = self.folder.clone();
+            let moving = Some(journal::Move { to, sealed: false });
+            journal::Entry { at: from.clone(), moving, ..entry.clone() }
+                .write(&env.root, number)?;
+        }
+        for top in chunk.tops() {
+            env.root.rename(&from.join_path(&top), &self.folder.join_path(&top))?;
+        }
+        env.root.remove_dir(&from)?;
+        entry.moving = None;
+        chunk.journal.map_or(Ok(()), |number| entry.write(&env.root, number))
+    }
+
+    /// Notes that a stream, whose files are there, is in a chunk.
+    pub(super) fn enter_chunk(
+        &mut self,
+        env: &Env,
+        handle: StreamHandle,
+        id: ChunkId,
+    ) -> Result<()> {
+        let (Some(stream), Some(chunk)) = (self.streams.get_mut(&handle), self.chunks.get_mut(&id))
+        else {
+            return Err(Error::UnknownChunk { chunk: id });
+        };
+        stream.chunk = Some(id);
+        self.feed.chunk_is_at(id, &chunk.folder);
+        chunk.streams += 1;
+        chunk.members.insert(stream.path_in_chunk());
+        if chunk.journal.is_none() {
+            let number = env.next_number();
+            chunk.journal = Some(number);
+            entry(&self.host, &self.session, &self.folder, id, chunk).write(&env.root, number)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn leave_chunk(&mut self, env: &Env, id: ChunkId) -> Result<()> {
+        if let Some(chunk) = self.chunks.get_mut(&id) {
+            chunk.streams = chunk.streams.saturating_sub(1);
+        }
+        self.finish_chunk(env, id)
+    }
+
+    pub(super) fn open_chunk(&self, chunk: ChunkId) -> Result<&Chunk> {
+        self.chunks.get(&chunk).filter(|chunk| chunk.is_open()).ok_or(Error::UnknownChunk { chunk })
+    }
+}
+
+fn entry(
+    host: &str,
+    session: &str,
+    folder: &RelativePath,
+    id: ChunkId,
+    chunk: &Chunk,
+) -> journal::Entry {
+    journal::Entry {
+        host: host.to_owned(),
+        session: session.to_owned(),
+        folder: folder.clone(),
+        chunk: id,
+        at: chunk.folder.clone(),
+        begin: chunk.begin.filter(|_| !chunk.is_snapshot),
+        moving: None,
+    }
+}

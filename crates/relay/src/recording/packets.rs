@@ -1,0 +1,249 @@
+//! What streams bring: packets and their index entries meet, are written in the order of their numbers, and what is lost of
+//! them is noted.
+
+use std::time::Instant;
+
+use wire::live::DataHeader;
+use wire::live::NetSeqNum;
+use wire::live::PacketIndex;
+use wire::live::RelativePath;
+use wire::live::RelaySessionId;
+use wire::live::StreamHandle;
+
+use super::Recording;
+use crate::chunk::Chunk;
+use crate::env::Env;
+use crate::error::Error;
+use crate::error::Result;
+use crate::journal;
+use crate::losses::Loss;
+use crate::losses::LossCause;
+use crate::merge::Lost;
+use crate::merge::Place;
+use crate::merge::Refused;
+use crate::merge::Step;
+use crate::release::Released;
+use crate::stream::Kind;
+use crate::stream::Slot;
+
+impl Recording {
+    /// A packet's header came. `bound` is the relay session its connection belongs to, once known.
+    pub(crate) fn begin_packet(
+        &mut self,
+        env: &Env,
+        bound: Option<RelaySessionId>,
+        header: &DataHeader,
+    ) -> Result<(RelaySessionId, Slot)> {
+        let handle = header.stream;
+        let stream = self.streams.get_mut(&handle).ok_or(Error::UnknownStream { handle })?;
+        if bound.is_some_and(|bound| bound != stream.session) {
+            return Err(Error::UnknownStream { handle });
+        }
+        if stream.kind == Kind::Metadata {
+            return Err(Error::WrongKind { handle });
+        }
+        let chunk = stream.chunk.ok_or(Error::NoChunk { handle })?;
+        let folder = self
+            .chunks
+            .get(&chunk)
+            .map(|chunk| &chunk.folder)
+            .ok_or(Error::UnknownChunk { chunk })?;
+        let max = env.limits.unpaired_per_stream;
+        stream
+            .merge
+            .packet_begins(header.net_seq_num, max)
+            .map_err(|why| refused(why, handle, header.net_seq_num, max))?;
+        let slot = match stream.slot(env, folder, header) {
+            Ok(Some(slot)) => slot,
+            other => {
+                stream.merge.packet_cut_short();
+                return Err(other.err().unwrap_or(Error::NoChunk { handle }));
+            }
+        };
+        Ok((stream.session, slot))
+    }
+
+    /// The packet's bytes and padding are in its file.
+    pub(crate) fn end_packet(
+        &mut self,
+        env: &Env,
+        header: &DataHeader,
+        place: Place,
+        now: Instant,
+    ) -> Result<()> {
+        let handle = header.stream;
+        let stream = self.streams.get_mut(&handle).ok_or(Error::UnknownStream { handle })?;
+        stream.grow(header.packet_len());
+        let indexed = stream.kind.is_indexed();
+        stream.merge.packet_done(header.net_seq_num, place, indexed, now);
+        env.counters.packets.add(1);
+        env.counters.packet_bytes.add(header.packet_len());
+        self.settle(env, handle)
+    }
+
+    /// The connection ended inside the packet; what was written of it is to be cut off by the caller.
+    pub(crate) fn cut_packet(&mut self, env: &Env, handle: StreamHandle) -> Result<()> {
+        env.counters.packets_cut_short.add(1);
+        if let Some(stream) = self.streams.get_mut(&handle) {
+            stream.merge.packet_cut_short();
+        }
+        self.settle(env, handle)
+    }
+
+    /// Takes an index entry; says whether packet and entry are written.
+    pub(crate) fn index(
+        &mut self,
+        env: &Env,
+        session: RelaySessionId,
+        index: PacketIndex,
+        now: Instant,
+    ) -> Result<bool> {
+        let handle = index.handle;
+        let stream = self.own(session, handle)?;
+        if index.is_beacon() {
+            env.counters.beacons.add(1);
+            self.release(env, handle, &Released::Beacon(index))?;
+            return Ok(true);
+        }
+        if !stream.kind.is_indexed() {
+            return Err(Error::WrongKind { handle });
+        }
+        if stream.chunk.is_none() {
+            return Err(Error::NoChunk { handle });
+        }
+        let max = env.limits.unpaired_per_stream;
+        stream
+            .merge
+            .index(index, max, now)
+            .map_err(|why| refused(why, handle, index.net_seq_num, max))?;
+        self.settle(env, handle)?;
+        Ok(self.is_resolved(handle, index.net_seq_num))
+    }
+
+    /// Whether packet and entry are written, or nothing is waited for any more.
+    pub(crate) fn is_resolved(&self, handle: StreamHandle, number: NetSeqNum) -> bool {
+        self.streams.get(&handle).is_none_or(|stream| stream.merge.is_resolved(number))
+    }
+
+    /// Does what the stream's halves allow, then lets the stream go if it is closed and complete.
+    pub(super) fn settle(&mut self, env: &Env, handle: StreamHandle) -> Result<()> {
+        loop {
+            let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
+            match stream.merge.step() {
+                Step::Wait => break,
+                step => self.carry_out(env, handle, [step])?,
+            }
+        }
+        let Some(stream) = self.streams.get(&handle) else { return Ok(()) };
+        self.feed.settled(handle, stream.merge.lowest_waiting(), stream.merge.last_index());
+        match stream.closing {
+            Some(last) if stream.merge.is_complete(last, false) => self.drop_stream(env, handle),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn carry_out(
+        &mut self,
+        env: &Env,
+        handle: StreamHandle,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Result<()> {
+        for step in steps {
+            match step {
+                Step::Wait => {}
+                Step::Rotate(at) => self.follow_rotation(env, handle, at)?,
+                Step::Commit(place, entry) => {
+                    self.release(env, handle, &Released::Packet(place, entry))?;
+                }
+                Step::Lost(lost) => self.release(env, handle, &Released::Lost(lost))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The one way of what a stream brought to those who read it: packets whose bytes are written and packets that
+    /// were lost, in the order of their numbers, and beacons as they come. When it returns, an entry is written.
+    fn release(&mut self, env: &Env, handle: StreamHandle, released: &Released) -> Result<()> {
+        let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
+        let chunk = stream.chunk.and_then(|chunk| self.chunks.get_mut(&chunk));
+        match released {
+            Released::Packet(place, entry) => {
+                let written = match &chunk {
+                    Some(chunk) => stream.append_index(env, &chunk.folder, *place, entry)?,
+                    None => false,
+                };
+                let written = if written {
+                    stream.show(env, *place, entry);
+                    &env.counters.index_entries
+                } else {
+                    self.feed.pass(handle, entry);
+                    &env.counters.beyond_last_chunk
+                };
+                written.add(1);
+            }
+            Released::Lost(lost) => count_lost(env, handle, lost),
+            Released::Beacon(beacon) => {
+                self.feed.beacon(handle, beacon);
+                self.feed.settled(handle, stream.merge.lowest_waiting(), stream.merge.last_index());
+            }
+        }
+        let losses = stream.meter.read(released);
+        let by_network = losses.iter().filter(|loss| loss.cause.is_network());
+        let by_network = by_network.map(|loss| loss.count).fold(0, u64::saturating_add);
+        if by_network > 0 {
+            self.feed.lost_by_network(&stream.path_in_chunk(), by_network);
+        }
+        match chunk {
+            Some(chunk) if !losses.is_empty() => {
+                note_losses(env, chunk, &stream.path_in_chunk(), losses)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn refused(why: Refused, handle: StreamHandle, found: NetSeqNum, limit: usize) -> Error {
+    match why {
+        Refused::NotAfter(last) => Error::NotIncreasing { handle, found, last },
+        Refused::Full => Error::Limit { what: "unpaired packets of a stream", limit },
+    }
+}
+
+/// Notes losses in the chunk and, for the time after a crash, in its journal.
+fn note_losses(
+    env: &Env,
+    chunk: &mut Chunk,
+    stream: &RelativePath,
+    losses: Vec<Loss>,
+) -> Result<()> {
+    for loss in losses {
+        match loss.cause {
+            LossCause::TracerPackets => env.counters.tracer_packets_lost.add(loss.count),
+            LossCause::TracerEvents => env.counters.tracer_events_discarded.add(loss.count),
+            LossCause::Network | LossCause::PacketNeverCame | LossCause::IndexNeverCame => {}
+        }
+        let is_noted = chunk.losses.add(stream.clone(), loss, env.limits.losses_per_chunk);
+        if let (true, Some(number)) = (is_noted, chunk.journal) {
+            journal::append_loss(&env.root, number, stream, &loss)?;
+        }
+    }
+    Ok(())
+}
+
+fn count_lost(env: &Env, handle: StreamHandle, lost: &Lost) {
+    let (first, last) = lost.numbers();
+    match lost {
+        Lost::Both(..) => {
+            env.counters.packets_never_came.add((last.get() - first.get()).saturating_add(1));
+            tracing::warn!(%handle, %first, %last, "packets and their index entries never came");
+        }
+        Lost::Index(..) => {
+            env.counters.packets_without_index.add(1);
+            tracing::warn!(%handle, packet = %first, "the index entry of a packet never came");
+        }
+        Lost::Packet(..) => {
+            env.counters.indexes_without_packet.add(1);
+            tracing::warn!(%handle, packet = %first, "the packet of an index entry never came");
+        }
+    }
+}

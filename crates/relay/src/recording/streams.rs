@@ -1,0 +1,186 @@
+//! Streams of a recording session: added, on their way from chunk to chunk, closed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use wire::live::AddStream;
+use wire::live::ChunkId;
+use wire::live::CloseStream;
+use wire::live::PacketSeqNum;
+use wire::live::RelaySessionId;
+use wire::live::RotateStreams;
+use wire::live::StreamHandle;
+
+use super::Recording;
+use crate::env::Env;
+use crate::error::Error;
+use crate::error::Result;
+use crate::names;
+use crate::stream::Kind;
+use crate::stream::Stream;
+
+/// Streams remembered after they ended, for requests of consumer daemons that are late.
+const LEFT_KEPT: usize = 1024;
+
+impl Recording {
+    pub(crate) fn add_stream(
+        &mut self,
+        env: &Env,
+        session: RelaySessionId,
+        handle: StreamHandle,
+        request: &AddStream,
+    ) -> Result<()> {
+        let owner = self.sessions.get(&session).ok_or(Error::UnknownSession { session })?;
+        let id = request.chunk.unwrap_or(ChunkId::new(0));
+        let seen = (Arc::clone(&self.feed), handle);
+        let mut stream = Stream::new(session, request, owner.kind, seen);
+        let path = stream.path_in_chunk();
+        if path.components().next().is_none_or(names::is_reserved) || names::has_manifest(&path) {
+            return Err(Error::ReservedPath { path: path.to_string() });
+        }
+        let chunk = self.open_chunk(id)?;
+        let limit = env.limits.streams_per_chunk;
+        if chunk.members.len() >= limit {
+            return Err(Error::Limit { what: "streams of one chunk", limit });
+        }
+        let folder = chunk.folder.clone();
+        self.feed.add(session, handle, request, || env.next_trace());
+        if let Err(error) = stream.enter(env, &folder, &folder, None) {
+            self.feed.forget(handle);
+            return Err(error);
+        }
+        self.streams.insert(handle, stream);
+        self.enter_chunk(env, handle, id)
+    }
+
+    pub(crate) fn rotate(
+        &mut self,
+        env: &Env,
+        session: RelaySessionId,
+        request: &RotateStreams,
+        now: Instant,
+    ) -> Result<()> {
+        if let Some(chunk) = request.new_chunk {
+            self.open_chunk(chunk)?;
+        }
+        for position in &request.positions {
+            self.own(session, position.handle)?;
+        }
+        for position in &request.positions {
+            self.finish_waiting_rotation(env, position.handle)?;
+            let stream = self.own(session, position.handle)?;
+            stream.target = request.new_chunk;
+            let at = match stream.kind {
+                Kind::Metadata => PacketSeqNum::new(0),
+                Kind::Indexed { .. } | Kind::Bare => position.rotate_at,
+            };
+            stream.merge.rotate_at(at, now);
+            self.settle(env, position.handle)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a rotation that still waits happen now; another one follows it.
+    pub(super) fn finish_waiting_rotation(
+        &mut self,
+        env: &Env,
+        handle: StreamHandle,
+    ) -> Result<()> {
+        let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
+        if stream.merge.rotation_since().is_some() {
+            env.counters.rotations_forced.add(1);
+            tracing::warn!(%handle, "rotated without the packet it waited for");
+            stream.merge.force_rotation();
+            self.settle(env, handle)?;
+        }
+        Ok(())
+    }
+
+    /// A stream enters the chunk its rotation names, or none.
+    pub(super) fn follow_rotation(
+        &mut self,
+        env: &Env,
+        handle: StreamHandle,
+        at: PacketSeqNum,
+    ) -> Result<()> {
+        let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
+        stream.meter.rotated();
+        let left = stream.chunk.take();
+        let entered = match stream.target.take() {
+            None => {
+                env.counters.beyond_last_chunk.add(stream.merge.drain().len() as u64);
+                stream.leave();
+                Ok(())
+            }
+            Some(id) => {
+                let old = left.and_then(|id| self.chunks.get(&id)).map(|old| old.folder.clone());
+                let old = old.unwrap_or_default();
+                let new = self.chunks.get(&id).ok_or(Error::UnknownChunk { chunk: id })?;
+                let first = stream.split(env, &old, at.get())?;
+                let number = stream.file_number();
+                stream.enter(env, &old, &new.folder, first).map(|moved| {
+                    if let (Some(left), Some(first)) = (left, first) {
+                        self.feed.relocate(handle, (left, number, first), moved, id);
+                    }
+                })
+            }
+            .and_then(|()| self.enter_chunk(env, handle, id)),
+        };
+        match left {
+            Some(left) => entered.and(self.leave_chunk(env, left)),
+            None => entered,
+        }
+    }
+
+    pub(crate) fn close_stream(
+        &mut self,
+        env: &Env,
+        session: RelaySessionId,
+        request: CloseStream,
+    ) -> Result<()> {
+        self.own(session, request.handle)?.closing = Some(request.last);
+        self.settle(env, request.handle)
+    }
+
+    pub(super) fn drop_streams(
+        &mut self,
+        env: &Env,
+        which: impl Fn(&Stream) -> bool,
+    ) -> Result<()> {
+        let chosen: Vec<StreamHandle> = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| which(stream))
+            .map(|(handle, _)| *handle)
+            .collect();
+        // One that fails must not keep the others; the first failure is the one that is told.
+        let dropped = chosen.into_iter().map(|handle| self.drop_stream(env, handle));
+        dropped.fold(Ok(()), Result::and)
+    }
+
+    /// A stream ends: what still waits for its other half is counted.
+    pub(super) fn drop_stream(&mut self, env: &Env, handle: StreamHandle) -> Result<()> {
+        let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
+        let steps = stream.merge.drain();
+        let released = self.carry_out(env, handle, steps);
+        let Some(stream) = self.streams.remove(&handle) else { return released };
+        let can_resume = self.resume.as_ref().is_some_and(|present| present.can_resume);
+        if can_resume && stream.closing.is_none() {
+            self.feed.suspend_stream(handle);
+        } else {
+            self.feed.close_stream(handle);
+        }
+        self.gone.push(handle);
+        if let (Some(present), Some(number)) = (&mut self.resume, stream.merge.last_committed()) {
+            present.known.positions.insert(stream.path_in_chunk(), number.get());
+        }
+        if self.left.len() >= LEFT_KEPT {
+            self.left.pop_front();
+        }
+        self.left.push_back((stream.session, handle));
+        match stream.chunk {
+            Some(chunk) => released.and(self.leave_chunk(env, chunk)),
+            None => released,
+        }
+    }
+}

@@ -4,9 +4,9 @@
 //! the reply. To wake up for each of the first two costs as much as all the rest, and the entry cannot be answered before
 //! both are read. So, when enough entries in a row came after their packets, the data connection lends its socket: the
 //! control connection reads what lies in it whenever a request comes. It goes back as soon as an entry comes whose packet
-//! is not there, and when nothing was read, or something lay there unread, for [`LOOK_AFTER`]. Packets that do not fit into
-//! the sockets' buffers would be held up as long each time, so large ones are never read this way, and each time that
-//! something lay there it takes eight times as many entries to lend it again.
+//! is not there, and when nothing was read for [`LOOK_AFTER`]. Packets that do not fit into the sockets' buffers would be
+//! held up as long each time, so large ones are never read this way, and each time that something lay there meanwhile it
+//! takes eight times as many entries to lend it again.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -37,7 +37,7 @@ pub(crate) struct Arrivals {
     mark: AtomicU64,
     /// Entries in a row whose packets were there.
     streak: AtomicU32,
-    /// How often something lay there unread.
+    /// How often something lay there unread for so long.
     setbacks: AtomicU32,
     is_lent: AtomicBool,
     lent: Mutex<Loan>,
@@ -127,31 +127,27 @@ impl Arrivals {
         self.is_lent.store(true, Ordering::Relaxed);
     }
 
-    /// For the data connection: gives the socket back if it `has_to`, or if it has not been read meanwhile or not to its end. A
-    /// failure ends the connection.
+    /// For the data connection: gives the socket back if it `has_to`, or if nothing was read since the last look. A failure
+    /// ends the connection.
     pub(crate) fn look(&self, has_to: bool) -> Result<Option<Reader>> {
         let mut loan = self.loan();
         let Some(mut reader) = loan.reader.take() else { return Ok(None) };
-        let failed = loan.failure.take().map_or(Ok(0), Err);
-        let lay_there = match failed {
-            Ok(_) => reader.read(),
-            Err(error) => Err(error),
-        };
-        let goes_back = has_to || !matches!((loan.has_read, &lay_there), (true, Ok(0)));
-        loan.has_read = false;
-        if !goes_back {
+        let failure = loan.failure.take();
+        if std::mem::take(&mut loan.has_read) && !has_to && failure.is_none() {
             loan.reader = Some(reader);
             return Ok(None);
         }
         self.is_lent.store(false, Ordering::Relaxed);
         self.streak.store(0, Ordering::Relaxed);
-        let setbacks = self.setbacks.load(Ordering::Relaxed);
-        if !has_to && matches!(lay_there, Ok(1..)) && setbacks < MAX_SETBACKS {
-            self.setbacks.store(setbacks + 1, Ordering::Relaxed);
-        }
         drop(loan);
-        match lay_there {
-            Ok(_) => Ok(Some(reader)),
+        match failure.map_or_else(|| reader.read(), Err) {
+            Ok(lay_there) => {
+                let setbacks = self.setbacks.load(Ordering::Relaxed);
+                if lay_there > 0 && !has_to && setbacks < MAX_SETBACKS {
+                    self.setbacks.store(setbacks + 1, Ordering::Relaxed);
+                }
+                Ok(Some(reader))
+            }
             Err(error) => reader.intake.give_up().and(Err(error)),
         }
     }

@@ -1,5 +1,5 @@
-//! Jobs that wait: those of one recording session are done one after the other, so that its chunks are sealed and announced in
-//! their order; those of others need not wait for them.
+//! Jobs that wait: those of one recording session are done one after the other, so that its chunks are sealed and
+//! announced in their order; those of others need not wait for them.
 
 use std::collections::VecDeque;
 

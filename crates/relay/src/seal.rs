@@ -1,8 +1,9 @@
 //! What happens to a chunk after its last stream has left: made durable, moved, announced; or deleted.
 //!
-//! Order: entries that never came are made, every file and folder of the chunk is synced, its manifest is written beside them, the journal says where it
-//! goes, it moves in one step, the folders it left and entered are synced, the outbox takes it, the journal entry goes. A crash
-//! between any two leaves either a chunk that is still named by the journal or one that is whole in its last place.
+//! Order: entries that never came are made, every file and folder of the chunk is synced, its manifest is written beside
+//! them, the journal says where it goes, it moves in one step, the folders it left and entered are synced, the outbox takes it,
+//! the journal entry goes. A crash between any two leaves either a chunk that is still named by the journal or one that is
+//! whole in its last place.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -16,12 +16,14 @@ mod bpftrace;
     reason = "what is absent of a JSON value is null, which the next step refuses"
 )]
 pub mod browser;
+mod child;
 pub mod lttng;
 pub mod pki;
 mod traces;
 pub mod viewer;
 
 pub use bpftrace::bpftrace;
+pub use child::TestProcess;
 pub use traces::{CTF_1_8_TRACES, packed_trace, shared_dir, skip, unpacked_trace};
 
 /// Whether a program can be started at all.

@@ -1,14 +1,13 @@
 //! Streaming: to a real lttng-relayd, to our relay, and to one that dies.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use capture::Error;
 use capture::kernel::{Config, Output, RelayAddress};
 use door::{Settings, TokenSource};
+use testkit::TestProcess;
 use testkit::lttng::RelayDaemon;
 use testkit::pki::{Authority, write_private};
 use tokio::runtime::Runtime;
@@ -154,7 +153,7 @@ fn port(keys: &Path, address: SocketAddr) -> relay::Tls {
 
 /// A relay of ours in a process of its own.
 struct OwnProcess {
-    process: Child,
+    process: TestProcess,
     control: SocketAddr,
     data: SocketAddr,
 }
@@ -162,31 +161,11 @@ struct OwnProcess {
 impl OwnProcess {
     fn start(root: &Path, control: SocketAddr, data: SocketAddr, keys: Option<&Path>) -> Self {
         let keys = keys.map(|keys| format!("\n{}", keys.display())).unwrap_or_default();
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "relays::relay_of_a_child_process", "--nocapture"])
-            .env(CHILD, format!("{}\n{control}\n{data}{keys}", root.display()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(process.stdout.take().unwrap());
-        let mut lines = output.lines().map(Result::unwrap);
-        let line = lines.find(|line| line.starts_with("listens ")).unwrap();
-        let mut addresses = line.split(' ').skip(1).map(|word| word.parse().unwrap());
-        let (control, data) = (addresses.next().unwrap(), addresses.next().unwrap());
+        let settings = format!("{}\n{control}\n{data}{keys}", root.display());
+        let process =
+            TestProcess::start("relays::relay_of_a_child_process", CHILD, settings).unwrap();
+        let &[control, data] = process.addresses() else { panic!("two addresses") };
         Self { process, control, data }
-    }
-
-    fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-}
-
-impl Drop for OwnProcess {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
     }
 }
 
@@ -230,7 +209,7 @@ fn check_comes_back(tls: Option<Settings>) {
     let capture = Capture::start(config(&address));
     for _ in 0..3 {
         work(folder.path());
-        relay.kill();
+        relay.process.kill();
         work(folder.path());
         relay = OwnProcess::start(root.path(), relay.control, relay.data, keys);
     }
@@ -264,7 +243,7 @@ fn a_relay_that_stays_away_ends_the_capture() {
     wait_for("the first packet", || {
         !tracedir::discover(&[root.path()]).unwrap_or_default().is_empty()
     });
-    relay.kill();
+    relay.process.kill();
     let error = capture.wait().unwrap_err();
     assert!(matches!(error, Error::Undelivered { .. }), "{error:?}");
 }

@@ -1,15 +1,14 @@
 //! What an acknowledgement promises: the packet and its entry are written, whatever happens to the relay next.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, ErrorKind, Write};
-use std::net::SocketAddr;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ctf::CtfVersion;
 use ctf::writer::{EventHeader, PacketStart, Schema, StreamClass, TraceClass};
 use relay::{Limits, Loss, LossCause, Losses};
+use testkit::TestProcess;
 use tokio::runtime::Runtime;
 use wire::live::{DataHeader, NetSeqNum, PacketIndex, ProtocolMinor, Request};
 
@@ -53,6 +52,42 @@ fn an_entry_is_acknowledged_when_its_packet_is_written() {
     assert_eq!(std::fs::read(folder.join("ch_0")).unwrap(), packets([0]));
     assert_eq!(records(&folder.join("index/ch_0.idx")), [(0, 0)]);
     assert_eq!(relay.totals().acknowledged_early, 0);
+    runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn packets_without_entries_are_taken_from_a_producer_that_sent_many_with_them() {
+    let runtime = Runtime::new().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let relay = start(&runtime, root.path(), Limits::default());
+    let mut producer = Producer::new(&relay, session("s"));
+    producer.chunk(0);
+    let stream = producer.stream("ch_0", 0);
+    let mut next = 0;
+    // The control connection reads the packets meanwhile, again and again.
+    for _ in 0..4 {
+        for number in next..next + 50 {
+            producer.packet(stream, number);
+            producer.index(stream, number);
+        }
+        next += 50;
+        producer.packet(stream, next);
+        wait_until("the packet", || relay.totals().packets == next + 1);
+        producer.index(stream, next);
+        next += 1;
+    }
+    assert_eq!(relay.totals().acknowledged_early, 0);
+    assert_eq!(relay.totals().index_entries, next);
+    for number in next..next + 40 {
+        producer.packet(stream, number);
+        producer.index(stream, number);
+    }
+    let half = Producer::packet_bytes(stream, 250);
+    producer.data.write_all(&half[..half.len() - 1]).unwrap();
+    crate::client::end(&producer.data);
+    wait_until("the end", || relay.totals().packets_cut_short == 1);
+    let file = root.path().join(FOLDER).join("ch_0");
+    assert_eq!(std::fs::metadata(file).unwrap().len(), (next + 40) * 128);
     runtime.block_on(relay.shutdown());
 }
 
@@ -214,48 +249,14 @@ fn relay_of_a_child_process() {
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 
-struct Killed {
-    process: Child,
-    control: SocketAddr,
-    data: SocketAddr,
-}
-
-impl Killed {
-    fn start(root: &Path) -> Self {
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "acknowledge::relay_of_a_child_process", "--nocapture"])
-            .env(CHILD_ROOT, root)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(process.stdout.take().unwrap());
-        let mut lines = output.lines().map(Result::unwrap);
-        let line = lines.find(|line| line.starts_with("listens ")).unwrap();
-        let mut addresses = line.split(' ').skip(1).map(|word| word.parse().unwrap());
-        let (control, data) = (addresses.next().unwrap(), addresses.next().unwrap());
-        Self { process, control, data }
-    }
-
-    fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-}
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
-    }
-}
-
 #[test]
 fn what_was_acknowledged_is_there_once_after_the_relay_was_killed() {
     for round in 0..5 {
         let root = tempfile::tempdir().unwrap();
-        let mut relay = Killed::start(root.path());
-        let mut producer = Producer::at(relay.control, relay.data, session("s"));
+        let name = "acknowledge::relay_of_a_child_process";
+        let mut relay = TestProcess::start(name, CHILD_ROOT, root.path()).unwrap();
+        let &[control, data] = relay.addresses() else { panic!("two addresses") };
+        let mut producer = Producer::at(control, data, session("s"));
         producer.chunk(0);
         let stream = producer.stream("ch_0", 0);
         let (begun, has_begun) = std::sync::mpsc::channel();

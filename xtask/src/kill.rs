@@ -263,8 +263,11 @@ impl Round<'_> {
             String::from_utf8_lossy(&output.stderr)
         );
         if testkit::is_installed("babeltrace2") {
-            // Each session by itself: their clocks cannot be compared.
+            // Each session by itself: their clocks cannot be compared. One that was killed before it had a stream is no trace.
             for session in self.sessions()? {
+                if !has_metadata(&session)? {
+                    continue;
+                }
                 let mut read = Command::new("babeltrace2");
                 let read = read.arg("--output-format=dummy").arg(&session).output()?;
                 let said = String::from_utf8_lossy(&read.stderr).into_owned();
@@ -327,6 +330,16 @@ fn stop_capture(mut capture: Child) -> anyhow::Result<u64> {
     let before = line.split(" events, ").next().unwrap_or_default();
     let number = before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
     number.parse().with_context(|| said.clone())
+}
+
+fn has_metadata(folder: &Path) -> anyhow::Result<bool> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.ends_with("metadata") || (path.is_dir() && has_metadata(&path)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// All files with an extension in a folder and those below.

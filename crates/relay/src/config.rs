@@ -125,6 +125,8 @@ pub struct Limits {
     /// how long, beside the time its packets take to be sent, a stream must be silent before viewers are told that
     /// nothing is still to come from that time.
     pub untimed_grace: Duration,
+    /// How long what a viewer has still to read is not deleted for its age, after the viewer last came to another packet.
+    pub viewer_hold: Duration,
     /// Events a subscriber may be behind before it loses the oldest.
     pub event_backlog: usize,
 }
@@ -153,6 +155,7 @@ impl Default for Limits {
             viewed_files: 1 << 19,
             viewed_closed_streams: 1024,
             untimed_grace: Duration::from_secs(2),
+            viewer_hold: Duration::from_secs(600),
             event_backlog: 4096,
         }
     }

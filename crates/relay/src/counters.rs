@@ -95,6 +95,8 @@ counters! {
     copies_failed,
     /// Files copied that had been changed after their chunk was sealed.
     files_copied_changed,
+    /// Attempts to delete a sealed chunk that failed; each is made again.
+    deletions_failed,
     /// Sealed chunks deleted because they were old or all of them too large.
     chunks_expired,
     /// Bytes of those.
@@ -109,6 +111,9 @@ counters! {
     announcements_dropped_old,
     /// Chunks that a target was not told of because they were deleted, or the target was taken out of the configuration.
     announcements_dropped_gone,
+    /// Attempts to note on the disk which chunks are to be compressed or announced, or no longer are, that failed; each is made
+    /// again.
+    outbox_failures,
 }
 
 /// One total.

@@ -200,6 +200,14 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Whether the disk is full, or what this user may take of it.
+    pub(crate) fn is_no_room(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Self::File { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+    }
+}
+
 /// Adds to an I/O error what was done to which file.
 pub(crate) trait FileContext<T> {
     fn on(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T>;

@@ -77,7 +77,7 @@ pub(crate) struct Found {
 
 /// Finishes what had begun, mends the rest and tells it.
 pub(crate) fn recover(root: &Root, names: &Names) -> Result<Found> {
-    root.remove_tree(&Root::own("trash"))?;
+    empty_trash(root)?;
     let resume::Noted { known, unreadable } = resume::read_all(root)?;
     let mut found = Found { known, ..Found::default() };
     found.recovered.unreadable = unreadable;
@@ -90,6 +90,19 @@ pub(crate) fn recover(root: &Root, names: &Names) -> Result<Found> {
         }
     }
     Ok(found)
+}
+
+/// Deletes what was put aside. The folder is there from then on, for a full disk may have no room for one.
+fn empty_trash(root: &Root) -> Result<()> {
+    let trash = Root::own("trash");
+    for entry in root.list(&trash)? {
+        let name = RelativePath::new(&entry.name).unwrap_or_default();
+        if !name.is_empty() {
+            root.remove_tree(&trash.join_path(&name))?;
+        }
+    }
+    root.make_dirs(&trash)?;
+    Ok(())
 }
 
 impl Found {

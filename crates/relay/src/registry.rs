@@ -350,12 +350,13 @@ impl Registry {
         self.for_all(Recording::end_all);
     }
 
-    /// Whether somebody views the session that a sealed chunk belongs to, however long that is over.
-    pub(crate) fn is_viewed(&self, folder: &RelativePath) -> bool {
-        self.feeds_of(folder).iter().any(|feed| feed.viewers() > 0)
+    /// Whether a viewer who moves has still to read of a sealed chunk, however long its session is over.
+    pub(crate) fn is_viewed(&self, folder: &RelativePath, now: Instant) -> bool {
+        let patience = self.env.limits.viewer_hold;
+        self.feeds_of(folder).iter().any(|feed| feed.is_held(folder, now, patience))
     }
 
-    /// A sealed chunk is about to be deleted: viewers who come are not shown it.
+    /// A sealed chunk was deleted: viewers are not shown it.
     pub(crate) fn chunk_is_gone(&self, folder: &RelativePath) {
         self.feeds_of(folder).iter().for_each(|feed| feed.folder_is_gone(folder));
     }

@@ -35,6 +35,9 @@ pub(crate) struct Root {
     path: PathBuf,
     /// Keeps other relays out for as long as it is open.
     _lock: OwnedFd,
+    /// No file or folder can be made, as on a full disk.
+    #[cfg(test)]
+    pub(crate) is_full: std::sync::atomic::AtomicBool,
 }
 
 impl Root {
@@ -46,7 +49,13 @@ impl Root {
         let dir = fs::open(&path, flags, Mode::empty()).on("open folder", &path)?;
         let own = make_dir(&dir, OWN).on("make folder", path.join(OWN))?;
         match fs::flock(&own, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { dir, path, _lock: own }),
+            Ok(()) => Ok(Self {
+                dir,
+                path,
+                _lock: own,
+                #[cfg(test)]
+                is_full: std::sync::atomic::AtomicBool::new(false),
+            }),
             Err(Errno::WOULDBLOCK) => Err(Error::RootInUse { root: path }),
             Err(error) => Err(error).on("lock", path.join(OWN)),
         }
@@ -69,6 +78,10 @@ impl Root {
 
     /// Makes a folder and those above it; one that is there is no error.
     pub(crate) fn make_dirs(&self, path: &RelativePath) -> Result<OwnedFd> {
+        #[cfg(test)]
+        if !self.is_dir(path) {
+            self.check_room().on("make folder", path.as_path())?;
+        }
         let mut dir = self.dir.try_clone().on("open folder", &self.path)?;
         for component in path.components() {
             dir = make_dir(&dir, component).on("make folder", path.as_path())?;
@@ -79,6 +92,8 @@ impl Root {
     /// Creates a file that must not be there yet, for reading and writing, and its folders.
     pub(crate) fn create(&self, folder: &RelativePath, name: &str) -> Result<File> {
         let dir = self.make_dirs(folder)?;
+        #[cfg(test)]
+        self.check_room().on("create", folder.as_path().join(name))?;
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         fs::openat(&dir, name, flags, Mode::from_raw_mode(0o660))
@@ -125,13 +140,31 @@ impl Root {
     ) -> Result<()> {
         // Hidden, for a chunk may be read while its manifest is written.
         let new = format!(".{name}.new");
-        let mut file = self.replace(folder, &new)?;
-        file.write_all(content).on("write", folder.as_path().join(&new))?;
+        let written = self.write_renamed(folder, name, &new, content, sync);
+        if written.is_err()
+            && let Ok(new) = RelativePath::new(&new)
+        {
+            // What is left of a full disk is not for halves.
+            drop(self.remove_file(&folder.join_path(&new)));
+        }
+        written
+    }
+
+    fn write_renamed(
+        &self,
+        folder: &RelativePath,
+        name: &str,
+        new: &str,
+        content: &[u8],
+        sync: bool,
+    ) -> Result<()> {
+        let mut file = self.replace(folder, new)?;
+        file.write_all(content).on("write", folder.as_path().join(new))?;
         if sync {
-            file.sync_data().on("sync", folder.as_path().join(&new))?;
+            file.sync_data().on("sync", folder.as_path().join(new))?;
         }
         let dir = self.open_dir(folder).on("open folder", folder.as_path())?;
-        fs::renameat(&dir, new.as_str(), &dir, name).on("move", folder.as_path().join(new))
+        fs::renameat(&dir, new, &dir, name).on("move", folder.as_path().join(new))
     }
 
     /// Opens a file for writing at its end, making it if it is not there.
@@ -165,6 +198,12 @@ impl Root {
     pub(crate) fn exists(&self, path: &RelativePath) -> bool {
         self.open_beneath(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)
             .is_ok_and(|_| true)
+    }
+
+    /// Whether there is nothing at the path; when that cannot be told, there may be.
+    pub(crate) fn is_missing(&self, path: &RelativePath) -> bool {
+        let looked = self.open_beneath(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC);
+        matches!(looked, Err(Errno::NOENT | Errno::NOTDIR))
     }
 
     /// Whether there is a folder at the path.
@@ -228,6 +267,12 @@ impl Root {
     pub(crate) fn sync_dir(&self, path: &RelativePath) -> Result<()> {
         let dir = self.open_dir(path).on("open folder", path.as_path())?;
         fs::fsync(&dir).on("sync", path.as_path())
+    }
+
+    #[cfg(test)]
+    fn check_room(&self) -> rustix::io::Result<()> {
+        let is_full = self.is_full.load(std::sync::atomic::Ordering::Relaxed);
+        if is_full { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
     fn open_dir(&self, path: &RelativePath) -> rustix::io::Result<OwnedFd> {

@@ -11,6 +11,7 @@ use tracedir::Repacked;
 use tracedir::seekable::Level;
 
 use super::outbox::Entry;
+use super::rest::Rest;
 use crate::event::Event;
 use crate::registry::Registry;
 
@@ -22,10 +23,8 @@ pub(crate) async fn compress(
 ) {
     let env = &registry.env;
     let Some(queue) = env.outbox.to_compress() else { return };
-    loop {
-        if *stop.borrow() {
-            return;
-        }
+    let mut rest = Rest::new(&env.outbox.announce, stop.clone());
+    while !rest.is_stopping() {
         let Some(entry) = queue.next() else {
             tokio::select! {
                 () = queue.added.notified() => {}
@@ -39,13 +38,9 @@ pub(crate) async fn compress(
             let folder = worker.env.root.absolute(&folder);
             tracedir::compress_chunk(&folder, level, &|| !*stopped.borrow()).map_err(Box::new)
         });
-        let result = match compressed.await {
-            Ok(result) => result,
-            Err(error) => return tracing::error!(%error, "a task of the relay failed"),
-        };
-        match result {
-            Ok(repacked) => note(&registry, &entry, repacked),
-            Err(error) => match *error {
+        match compressed.await {
+            Ok(Ok(repacked)) => note(&registry, &entry, repacked),
+            Ok(Err(error)) => match *error {
                 tracedir::Error::Io { ref source, .. }
                     if source.kind() == io::ErrorKind::Interrupted =>
                 {
@@ -59,10 +54,19 @@ pub(crate) async fn compress(
                     tracing::error!(chunk = %entry.folder, error, "not compressed");
                 }
             },
+            Err(error) => {
+                env.counters.compressions_failed.add(1);
+                tracing::error!(chunk = %entry.folder, %error, "not compressed: a task of the relay failed");
+            }
         }
-        if let Err(error) = env.outbox.compressed(&env.root, &entry, &env.counters) {
-            return tracing::error!(error = &error as &dyn std::error::Error, "outbox");
+        // Two steps, for one that was announced is not announced again because the other fails.
+        let announced = || env.outbox.announce(&env.root, &entry.folder, &env.counters);
+        let is_noted = rest.noted(&env.counters, announced).await
+            && rest.noted(&env.counters, || queue.done(&env.root, &entry)).await;
+        if !is_noted {
+            return;
         }
+        rest.worked();
     }
 }
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
-use tokio::time::Instant;
 use tracedir::manifest::{HIDDEN_MANIFEST, MANIFEST, MAX_MANIFEST_BYTES, hex};
 use wire::live::RelativePath;
 
 use super::outbox::{Dropped, Entry, Queue};
+use super::rest::Rest;
 use super::{Failure, Target, copy, program};
 use crate::env::Env;
 use crate::error::{Error, FileContext};
@@ -25,6 +25,15 @@ enum Outcome {
     Failed(Failure),
 }
 
+/// What an attempt leaves to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settled {
+    /// The chunk leaves the queue.
+    Over,
+    /// It is tried again after others.
+    Later,
+}
+
 /// Tells the target with the number `index` of chunks as they are sealed. After `stop` it tells of what waits until
 /// [`Announce::at_end`](super::Announce::at_end) is over or an attempt fails.
 pub(crate) async fn deliver(
@@ -34,9 +43,11 @@ pub(crate) async fn deliver(
 ) {
     let env = &registry.env;
     let Some(queue) = env.outbox.queues().get(index) else { return };
-    let mut failures = 0;
+    let mut rest = Rest::new(&env.outbox.announce, stop.clone());
+    let end = end_of(stop.clone(), env.outbox.announce.at_end);
+    tokio::pin!(end);
     loop {
-        let is_stopping = *stop.borrow();
+        let is_stopping = rest.is_stopping();
         let Some(entry) = queue.next() else {
             if is_stopping {
                 return;
@@ -47,30 +58,26 @@ pub(crate) async fn deliver(
             }
             continue;
         };
-        let until = end_of(stop.clone(), env.outbox.announce.at_end);
         let attempt = tokio::select! {
             attempt = attempt(&registry, queue, &entry) => attempt,
-            () = until => return,
+            () = &mut end => return,
         };
+        let works = !matches!(attempt, Outcome::Failed(_));
         match settle(env, queue, &entry, attempt) {
-            Ok(true) => failures = 0,
-            Ok(false) if is_stopping => return,
-            Ok(false) => {
-                failures += 1;
-                let pause = pause(
-                    env.outbox.announce.first_pause,
-                    env.outbox.announce.longest_pause,
-                    failures,
-                );
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    _ = stop.wait_for(|stop| *stop) => {}
+            // Not told again because it cannot be noted.
+            Settled::Over => {
+                if !rest.noted(&env.counters, || queue.done(&env.root, &entry)).await {
+                    return;
                 }
             }
-            Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "outbox");
-                return;
-            }
+            Settled::Later => queue.later(&entry),
+        }
+        if works {
+            rest.worked();
+        } else if is_stopping {
+            return;
+        } else {
+            rest.after_failure().await;
         }
     }
 }
@@ -79,30 +86,22 @@ pub(crate) async fn deliver(
 async fn end_of(mut stop: watch::Receiver<bool>, patience: Duration) {
     // The sender going away means the same.
     drop(stop.wait_for(|stop| *stop).await);
-    tokio::time::sleep_until(Instant::now() + patience).await;
+    tokio::time::sleep(patience).await;
 }
 
-/// How long a target rests after so many failures in a row.
-fn pause(first: Duration, longest: Duration, failures: u32) -> Duration {
-    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    first.saturating_mul(doubled).min(longest)
-}
-
-/// Notes what became of an attempt; says whether the target works.
-fn settle(env: &Env, queue: &Queue, entry: &Entry, outcome: Outcome) -> crate::Result<bool> {
+/// Counts and logs what became of an attempt.
+fn settle(env: &Env, queue: &Queue, entry: &Entry, outcome: Outcome) -> Settled {
+    let counters = &env.counters;
     match outcome {
         Outcome::Told => {
-            let counters = &env.counters;
             if queue.copies() { &counters.chunks_copied } else { &counters.announcements }.add(1);
-            queue.done(&env.root, entry)?;
-            Ok(true)
+            Settled::Over
         }
         Outcome::Gone => {
-            queue.drop(&env.root, entry, Dropped::Gone, &env.counters)?;
-            Ok(true)
+            queue.drops(entry, Dropped::Gone, counters);
+            Settled::Over
         }
         Outcome::Failed(failure) => {
-            let counters = &env.counters;
             if queue.copies() { &counters.copies_failed } else { &counters.announcements_failed }
                 .add(1);
             tracing::warn!(
@@ -111,12 +110,11 @@ fn settle(env: &Env, queue: &Queue, entry: &Entry, outcome: Outcome) -> crate::R
                 error = &failure as &dyn std::error::Error,
                 "cannot announce or copy a chunk; it is tried again"
             );
-            if !queue.copies() && entry.since.elapsed() > env.outbox.announce.give_up {
-                queue.drop(&env.root, entry, Dropped::TooOld, &env.counters)?;
-            } else {
-                queue.later(entry);
+            if queue.copies() || entry.since.elapsed() <= env.outbox.announce.give_up {
+                return Settled::Later;
             }
-            Ok(false)
+            queue.drops(entry, Dropped::TooOld, counters);
+            Settled::Over
         }
     }
 }
@@ -165,7 +163,7 @@ fn manifest(root: &Root, folder: &RelativePath) -> Option<RelativePath> {
         .into_iter()
         .filter_map(|name| RelativePath::new(name).ok())
         .map(|name| folder.join_path(&name))
-        .find(|path| root.exists(path))
+        .find(|path| !root.is_missing(path))
 }
 
 fn read(root: &Root, path: &RelativePath) -> Result<Vec<u8>, Error> {
@@ -173,19 +171,4 @@ fn read(root: &Root, path: &RelativePath) -> Result<Vec<u8>, Error> {
     let file = root.read(path)?;
     file.take(MAX_MANIFEST_BYTES).read_to_end(&mut bytes).on("read", path.as_path())?;
     Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_the_longest() {
-        let pauses: Vec<u64> = [1, 2, 3, 6, 7, 33, u32::MAX]
-            .map(|failures| {
-                pause(Duration::from_secs(1), Duration::from_secs(60), failures).as_secs()
-            })
-            .to_vec();
-        assert_eq!(pauses, [1, 2, 4, 32, 60, 60, 60]);
-    }
 }

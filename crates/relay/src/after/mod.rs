@@ -12,6 +12,7 @@ mod deliver;
 mod nats;
 mod outbox;
 mod program;
+mod rest;
 mod retention;
 mod store;
 mod webhook;
@@ -47,7 +48,8 @@ pub struct Announce {
     pub ca: Option<PathBuf>,
     /// How long one attempt may take.
     pub timeout: Duration,
-    /// How long a target rests after an attempt that failed; doubled with each further one.
+    /// How long a target rests after an attempt that failed; doubled with each further one. Compressing and deleting rest as
+    /// long after what failed.
     pub first_pause: Duration,
     /// The longest rest.
     pub longest_pause: Duration,

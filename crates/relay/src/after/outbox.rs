@@ -52,8 +52,15 @@ pub(crate) struct Queue {
     /// `None` for what is to be compressed.
     pub(crate) target: Option<Target>,
     name: String,
-    waiting: Mutex<VecDeque<Entry>>,
+    waiting: Mutex<Waiting>,
     pub(crate) added: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    entries: VecDeque<Entry>,
+    /// The one that is being told of, or compressed: it does not wait, and is not dropped for others.
+    in_hand: Option<u64>,
 }
 
 /// A chunk that a target is to be told of.
@@ -129,8 +136,13 @@ impl Outbox {
             count(counters, Dropped::Gone);
             return root.remove_file(&path);
         };
+        // A note that could be neither finished nor taken back.
+        if queue.has(&folder) {
+            return root.remove_file(&path);
+        }
         queue.push(Entry { number, folder, since: Instant::now() });
-        self.make_room(root, queue, counters)
+        self.make_room(root, queue, counters);
+        Ok(())
     }
 
     /// Notes that every target is to be told of the chunk in its last place `folder`, once it is compressed where it
@@ -142,64 +154,79 @@ impl Outbox {
         counters: &Counters,
     ) -> Result<()> {
         match &self.compress {
-            Some(queue) => self.add_to(queue, root, folder, counters),
+            Some(queue) => self.add_to(std::slice::from_ref(queue), root, folder, counters),
             None => self.announce(root, folder, counters),
         }
     }
 
-    fn announce(&self, root: &Root, folder: &RelativePath, counters: &Counters) -> Result<()> {
-        self.queues.iter().try_for_each(|queue| self.add_to(queue, root, folder, counters))
-    }
-
-    fn add_to(
+    /// The targets are to be told of a chunk that is compressed, or will not be. When it fails, none of them is told, so
+    /// that it can be tried again.
+    pub(crate) fn announce(
         &self,
-        queue: &Queue,
         root: &Root,
         folder: &RelativePath,
         counters: &Counters,
     ) -> Result<()> {
-        if queue.lock().iter().any(|entry| entry.folder == *folder) {
-            return Ok(());
+        self.add_to(&self.queues, root, folder, counters)
+    }
+
+    /// Notes it in all the queues that do not have it, or in none.
+    fn add_to(
+        &self,
+        queues: &[Queue],
+        root: &Root,
+        folder: &RelativePath,
+        counters: &Counters,
+    ) -> Result<()> {
+        let mut noted = Vec::new();
+        for queue in queues.iter().filter(|queue| !queue.has(folder)) {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            noted.push((queue, number));
+            let text = format!("{FIRST_LINE}\nto {}\nfolder {folder}\n", queue.name);
+            let name = number.to_string();
+            let written = root.write_whole_synced(&Root::own(FOLDER), &name, text.as_bytes());
+            if let Err(error) = written {
+                // One that stays is told after the next start too: at least once.
+                noted.iter().for_each(|(_, number)| drop(root.remove_file(&file(*number))));
+                return Err(error);
+            }
         }
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let text = format!("{FIRST_LINE}\nto {}\nfolder {folder}\n", queue.name);
-        root.write_whole_synced(&Root::own(FOLDER), &number.to_string(), text.as_bytes())?;
-        queue.push(Entry { number, folder: folder.clone(), since: Instant::now() });
-        queue.added.notify_one();
-        self.make_room(root, queue, counters)
+        for (queue, number) in noted {
+            queue.push(Entry { number, folder: folder.clone(), since: Instant::now() });
+            queue.added.notify_one();
+            self.make_room(root, queue, counters);
+        }
+        Ok(())
     }
 
-    /// A chunk is compressed, or will not be: the targets are to be told of it.
-    pub(crate) fn compressed(&self, root: &Root, entry: &Entry, counters: &Counters) -> Result<()> {
-        self.announce(root, &entry.folder, counters)?;
-        self.compress.iter().try_for_each(|queue| queue.done(root, entry))
-    }
-
-    fn make_room(&self, root: &Root, queue: &Queue, counters: &Counters) -> Result<()> {
-        loop {
-            let oldest = {
-                let mut waiting = queue.lock();
-                let most = match queue.target {
-                    Some(Target::Copy(_)) => self.announce.waiting_copies,
-                    _ => self.announce.waiting,
-                };
-                let is_full = waiting.len() > most.max(1);
-                let by_number = waiting.iter().enumerate().min_by_key(|(_, entry)| entry.number);
-                match by_number.map(|(at, _)| at).filter(|_| is_full) {
-                    Some(at) => waiting.remove(at),
-                    None => None,
-                }
-            };
-            let Some(entry) = oldest else { return Ok(()) };
+    /// Drops what waited longest while more wait than may. What is to be compressed is announced as it is; where that fails
+    /// it goes on waiting, until one more comes.
+    fn make_room(&self, root: &Root, queue: &Queue, counters: &Counters) {
+        let most = match queue.target {
+            Some(Target::Copy(_)) => self.announce.waiting_copies,
+            _ => self.announce.waiting,
+        };
+        while let Some(entry) = queue.take_excess(most) {
             if queue.target.is_some() {
                 tracing::warn!(to = queue.name, chunk = %entry.folder, "too many chunks wait: not announced");
                 count(counters, Dropped::Full);
             } else {
                 tracing::warn!(chunk = %entry.folder, "too many chunks wait: not compressed");
+                if let Err(error) = self.announce(root, &entry.folder, counters) {
+                    counters.outbox_failures.add(1);
+                    tracing::error!(error = &error as &dyn std::error::Error, "outbox");
+                    queue.lock().entries.push_front(entry);
+                    return;
+                }
                 counters.compressions_skipped.add(1);
-                self.announce(root, &entry.folder, counters)?;
             }
-            root.remove_file(&file(entry.number))?;
+            if let Err(error) = root.remove_file(&file(entry.number)) {
+                counters.outbox_failures.add(1);
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "outbox; the next start finds what was dropped"
+                );
+            }
         }
     }
 
@@ -219,46 +246,54 @@ impl Outbox {
     /// Chunks that are still to be compressed, or that somebody is still to be told of.
     pub(crate) fn folders(&self) -> BTreeSet<RelativePath> {
         let all = self.all().flat_map(|queue| {
-            queue.lock().iter().map(|entry| entry.folder.clone()).collect::<Vec<_>>()
+            queue.lock().entries.iter().map(|entry| entry.folder.clone()).collect::<Vec<_>>()
         });
         all.collect()
     }
 }
 
 impl Queue {
-    /// The next to be told of; it stays in the queue until [`Queue::done`].
+    /// Takes the next to be told of in hand; it stays in the queue until [`Queue::done`] or [`Queue::later`].
     pub(crate) fn next(&self) -> Option<Entry> {
-        self.lock().front().cloned()
+        let mut waiting = self.lock();
+        let next = waiting.entries.front().cloned();
+        waiting.in_hand = next.as_ref().map(|entry| entry.number);
+        next
     }
 
     /// Puts an entry behind the others, so that a chunk that cannot be told of does not hold them.
     pub(crate) fn later(&self, entry: &Entry) {
-        let mut waiting = self.lock();
-        if let Some(at) = waiting.iter().position(|other| other.number == entry.number)
-            && let Some(entry) = waiting.remove(at)
-        {
-            waiting.push_back(entry);
-        }
+        let entry = self.lock().remove(entry.number);
+        entry.into_iter().for_each(|entry| self.push(entry));
     }
 
     /// Forgets an entry: the target has been told.
     pub(crate) fn done(&self, root: &Root, entry: &Entry) -> Result<()> {
         root.remove_file(&file(entry.number))?;
-        self.lock().retain(|other| other.number != entry.number);
+        self.lock().remove(entry.number);
         Ok(())
     }
 
-    /// Forgets an entry that the target will not be told of.
-    pub(crate) fn drop(
-        &self,
-        root: &Root,
-        entry: &Entry,
-        why: Dropped,
-        counters: &Counters,
-    ) -> Result<()> {
+    /// Says that the target will not be told of a chunk.
+    pub(crate) fn drops(&self, entry: &Entry, why: Dropped, counters: &Counters) {
         tracing::warn!(to = self.name, chunk = %entry.folder, ?why, "not announced");
         count(counters, why);
-        self.done(root, entry)
+    }
+
+    fn has(&self, folder: &RelativePath) -> bool {
+        self.lock().entries.iter().any(|entry| entry.folder == *folder)
+    }
+
+    /// Takes the one that waited longest, if more than `most` wait.
+    fn take_excess(&self, most: usize) -> Option<Entry> {
+        let mut waiting = self.lock();
+        let in_hand = waiting.in_hand;
+        let waits = |entry: &&Entry| Some(entry.number) != in_hand;
+        if waiting.entries.iter().filter(waits).count() <= most.max(1) {
+            return None;
+        }
+        let oldest = waiting.entries.iter().filter(waits).map(|entry| entry.number).min()?;
+        waiting.remove(oldest)
     }
 
     /// Whether chunks are copied, not only told of.
@@ -272,12 +307,21 @@ impl Queue {
     }
 
     fn push(&self, entry: Entry) {
-        self.lock().push_back(entry);
+        self.lock().entries.push_back(entry);
     }
 
     /// A panic while it was held has been reported where it happened; the queue is whole before and after each step.
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// Takes an entry out, wherever it is; nobody has it in hand any longer.
+    fn remove(&mut self, number: u64) -> Option<Entry> {
+        self.in_hand = self.in_hand.filter(|in_hand| *in_hand != number);
+        let at = self.entries.iter().position(|entry| entry.number == number)?;
+        self.entries.remove(at)
     }
 }
 
@@ -316,7 +360,7 @@ mod tests {
     }
 
     fn folders(queue: &Queue) -> Vec<String> {
-        queue.lock().iter().map(|entry| entry.folder.to_string()).collect()
+        queue.lock().entries.iter().map(|entry| entry.folder.to_string()).collect()
     }
 
     #[test]
@@ -365,6 +409,41 @@ mod tests {
     }
 
     #[test]
+    fn what_is_being_told_is_not_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let counters = Counters::default();
+        let outbox = Outbox::open(&root, announce(&["/a"], 1), false, &counters).unwrap();
+        let queue = outbox.queues().first().unwrap();
+        outbox.add(&root, &path("h/1"), &counters).unwrap();
+        let entry = queue.next().unwrap();
+        for name in ["h/2", "h/3"] {
+            outbox.add(&root, &path(name), &counters).unwrap();
+        }
+        assert_eq!(folders(queue), ["h/1", "h/3"]);
+        queue.done(&root, &entry).unwrap();
+        assert_eq!(
+            (folders(queue), counters.totals().announcements_dropped_full),
+            (vec!["h/3".to_owned()], 1)
+        );
+    }
+
+    #[test]
+    fn each_target_is_noted_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let counters = Counters::default();
+        let outbox = Outbox::open(&root, announce(&["/a", "/b"], 10), false, &counters).unwrap();
+        let all = || outbox.queues().iter().map(folders).collect::<Vec<_>>();
+        let files = || std::fs::read_dir(folder.path().join(".relay/outbox")).unwrap().count();
+        std::fs::create_dir_all(folder.path().join(".relay/outbox/.1.new")).unwrap();
+        outbox.add(&root, &path("h/1"), &counters).unwrap_err();
+        assert_eq!((all(), files()), (vec![vec![String::new(); 0]; 2], 1));
+        outbox.add(&root, &path("h/1"), &counters).unwrap();
+        assert_eq!((all(), files()), (vec![vec!["h/1".to_owned()]; 2], 3));
+    }
+
+    #[test]
     fn only_whole_files_are_read() {
         let text = "relay-announcement 1\nto program /a\nfolder h/1\n";
         assert_eq!(parse(text), Some(("program /a", path("h/1"))));
@@ -398,7 +477,9 @@ mod tests {
         assert_eq!(outbox.folders().len(), 2, "nobody may delete them");
         let outbox = open(true);
         let waiting = outbox.to_compress().unwrap();
-        outbox.compressed(&root, &waiting.next().unwrap(), &counters).unwrap();
+        let entry = waiting.next().unwrap();
+        outbox.announce(&root, &entry.folder, &counters).unwrap();
+        waiting.done(&root, &entry).unwrap();
         assert_eq!(
             (folders(waiting), told(&outbox)),
             (vec!["h/2".to_owned()], vec!["h/1".to_owned()])

@@ -1,22 +1,24 @@
 //! Deletes sealed chunks by age and by size.
 //!
 //! Never one that is being written or sealed (it has no manifest in its last place, or its session's journal names it),
-//! one that somebody is still to be told of, one of a session that somebody views, or one that is not yet released by the
-//! one who reads them ([`Release`]). Oldest first, by when the relay
-//! sealed them: times of producers are not trusted with that.
+//! one that somebody is still to be told of, or one that is not yet released by the one who reads them ([`Release`]). What a
+//! viewer has still to read is not deleted for its age, as long as the viewer moves; it is when all chunks are too large.
+//! Oldest first, by when the relay sealed them: times of producers are not trusted with that. What cannot be deleted is tried
+//! again; others go in its place meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::watch;
 use tracedir::manifest::{self, HIDDEN_MANIFEST, MANIFEST, Manifest, ManifestFile};
 use tracedir::seekable::ENDING;
 use wire::live::{ChunkId, RelativePath};
 
+use super::rest::Rest;
 use crate::error::Result;
 use crate::event::{Event, Sealed};
 use crate::journal;
@@ -80,6 +82,26 @@ struct Kept {
     tops: BTreeSet<RelativePath>,
 }
 
+/// What is known between two looks.
+#[derive(Debug, Default)]
+struct Known {
+    /// The sealed chunks by their folders; `None` when they are to be looked for.
+    chunks: Option<BTreeMap<RelativePath, Kept>>,
+    /// Chunks that are out of sight, of which files could not be deleted, and their bytes.
+    trash: BTreeMap<RelativePath, u64>,
+}
+
+/// Whether a chunk may be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// Nobody needs it.
+    None,
+    /// A viewer has still to read of it.
+    Viewed,
+    /// It must stay.
+    Must,
+}
+
 /// Deletes what is not to be kept, until the relay ends.
 pub(crate) async fn retain(
     registry: Arc<Registry>,
@@ -90,44 +112,124 @@ pub(crate) async fn retain(
     if keep.is_for_ever() {
         return;
     }
+    let env = &registry.env;
     let mut events = registry.subscribe();
-    let mut chunks = None;
+    let mut rest = Rest::new(&env.outbox.announce, stop.clone());
+    let mut known = Known::default();
     loop {
-        let known = chunks.take();
         let (worker, release) = (Arc::clone(&registry), release.clone());
+        let mut swept = std::mem::take(&mut known);
         // Reads manifests and deletes files.
-        let swept = tokio::task::spawn_blocking(move || {
-            let mut chunks = known.unwrap_or_else(|| find(&worker.env.root));
-            sweep(&worker, &mut chunks, keep, release.as_ref(), now());
-            chunks
+        let sweeping = tokio::task::spawn_blocking(move || {
+            let works = swept.sweep(&worker, keep, release.as_ref());
+            (swept, works)
         });
-        let mut found = match swept.await {
-            Ok(chunks) => chunks,
-            Err(error) => return tracing::error!(%error, "a task of the relay failed"),
+        let works = match sweeping.await {
+            Ok((swept, works)) => {
+                known = swept;
+                works
+            }
+            // All chunks are looked for again.
+            Err(error) => {
+                env.counters.deletions_failed.add(1);
+                tracing::error!(%error, "a task of the relay failed");
+                false
+            }
         };
-        let is_complete = tokio::select! {
-            is_complete = wait(&registry.env.root, &mut events, &mut found, keep.period()) => is_complete,
-            _ = stop.wait_for(|stop| *stop) => return,
+        let first = if works {
+            rest.worked();
+            tokio::select! {
+                event = tokio::time::timeout(keep.period(), events.recv()) => event.ok(),
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        } else {
+            rest.after_failure().await;
+            None
         };
-        chunks = is_complete.then_some(found);
+        if rest.is_stopping() {
+            return;
+        }
+        known.take_in(&env.root, first, &mut events);
     }
 }
 
-/// Waits until a chunk was sealed, or for a while; says whether `chunks` has all that were.
-async fn wait(
-    root: &Root,
-    events: &mut Receiver<Event>,
-    chunks: &mut BTreeMap<RelativePath, Kept>,
-    period: Duration,
-) -> bool {
-    match tokio::time::timeout(period, events.recv()).await {
-        Ok(Ok(Event::Sealed(Sealed { folder, .. }) | Event::Compressed { folder, .. })) => {
-            chunks.extend(look(root, &folder));
+impl Known {
+    /// Takes in the chunks that were sealed since.
+    fn take_in(
+        &mut self,
+        root: &Root,
+        first: Option<std::result::Result<Event, RecvError>>,
+        events: &mut Receiver<Event>,
+    ) {
+        let mut event = first;
+        loop {
+            match event {
+                Some(Ok(
+                    Event::Sealed(Sealed { folder, .. }) | Event::Compressed { folder, .. },
+                )) => {
+                    self.chunks.iter_mut().for_each(|chunks| chunks.extend(look(root, &folder)));
+                }
+                Some(Err(RecvError::Lagged(_))) => self.chunks = None,
+                None | Some(Ok(_) | Err(RecvError::Closed)) => {}
+            }
+            event = match events.try_recv() {
+                Ok(event) => Some(Ok(event)),
+                Err(TryRecvError::Lagged(lost)) => Some(Err(RecvError::Lagged(lost))),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return,
+            };
         }
-        Ok(Err(RecvError::Lagged(_))) => return false,
-        Err(_) | Ok(Ok(_) | Err(RecvError::Closed)) => {}
     }
-    true
+
+    /// Deletes what is to be deleted now; says whether it could.
+    fn sweep(&mut self, registry: &Registry, keep: Keep, release: Option<&Release>) -> bool {
+        let root = &registry.env.root;
+        let chunks = self.chunks.get_or_insert_with(|| find(root));
+        let untold = registry.env.outbox.folders();
+        let is_read = |folder: &RelativePath| {
+            release.is_some_and(|release| !release.has(&root.absolute(folder)))
+        };
+        let (now, viewers_now) = (now(), Instant::now());
+        let mut stuck = BTreeSet::new();
+        let in_trash = std::mem::take(&mut self.trash);
+        for (trash, bytes) in in_trash {
+            self.trash.extend(empty(registry, trash, bytes));
+        }
+        loop {
+            let need = |folder: &RelativePath| match folder {
+                _ if stuck.contains(folder) || untold.contains(folder) || is_read(folder) => {
+                    Need::Must
+                }
+                _ if registry.is_viewed(folder, viewers_now) => Need::Viewed,
+                _ => Need::None,
+            };
+            let planned = plan(chunks, keep, now, need);
+            if planned.is_empty() {
+                return stuck.is_empty() && self.trash.is_empty();
+            }
+            for folder in planned {
+                let Some(chunk) = chunks.remove(&folder) else { continue };
+                match put_aside(registry, &folder, &chunk) {
+                    Ok(trash) => {
+                        registry.chunk_is_gone(&folder);
+                        release.into_iter().for_each(|it| it.forget(&root.absolute(&folder)));
+                        tracing::info!(%folder, bytes = chunk.bytes, "deleted: kept as long as it is to be");
+                        self.trash.extend(empty(registry, trash, chunk.bytes));
+                        registry.remove_empty_folders(&folder);
+                    }
+                    Err(error) => {
+                        registry.env.counters.deletions_failed.add(1);
+                        tracing::error!(
+                            %folder,
+                            error = &error as &dyn std::error::Error,
+                            "cannot delete a chunk; it is tried again"
+                        );
+                        stuck.insert(folder.clone());
+                        chunks.insert(folder, chunk);
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[expect(
@@ -185,40 +287,7 @@ fn look(root: &Root, folder: &Path) -> Option<(RelativePath, Kept)> {
 fn manifest_name(root: &Root, folder: &RelativePath) -> Option<RelativePath> {
     let names = [MANIFEST, HIDDEN_MANIFEST].into_iter();
     let mut names = names.filter_map(|name| RelativePath::new(name).ok());
-    names.find(|name| root.exists(&folder.join_path(name)))
-}
-
-fn sweep(
-    registry: &Registry,
-    chunks: &mut BTreeMap<RelativePath, Kept>,
-    keep: Keep,
-    release: Option<&Release>,
-    now: SystemTime,
-) {
-    let untold = registry.env.outbox.folders();
-    let absolute = |folder: &RelativePath| registry.env.root.path().join(folder.as_path());
-    let is_read =
-        |folder: &RelativePath| release.is_some_and(|release| !release.has(&absolute(folder)));
-    let is_held = |folder: &RelativePath| {
-        untold.contains(folder) || registry.is_viewed(folder) || is_read(folder)
-    };
-    for folder in plan(chunks, keep, now, is_held) {
-        let Some(chunk) = chunks.remove(&folder) else { continue };
-        registry.chunk_is_gone(&folder);
-        release.into_iter().for_each(|release| release.forget(&absolute(&folder)));
-        match delete(registry, &folder, &chunk) {
-            Ok(()) => {
-                registry.env.counters.chunks_expired.add(1);
-                registry.env.counters.bytes_expired.add(chunk.bytes);
-                tracing::info!(%folder, bytes = chunk.bytes, "deleted: kept as long as it is to be");
-            }
-            Err(error) => tracing::error!(
-                %folder,
-                error = &error as &dyn std::error::Error,
-                "cannot delete a chunk"
-            ),
-        }
-    }
+    names.find(|name| !root.is_missing(&folder.join_path(name)))
 }
 
 /// The chunks to delete, oldest first.
@@ -226,7 +295,7 @@ fn plan(
     chunks: &BTreeMap<RelativePath, Kept>,
     keep: Keep,
     now: SystemTime,
-    is_held: impl Fn(&RelativePath) -> bool,
+    need: impl Fn(&RelativePath) -> Need,
 ) -> Vec<RelativePath> {
     let sizes = chunks.values().map(|chunk| chunk.bytes);
     let mut total = sizes.fold(0, u64::saturating_add);
@@ -238,7 +307,12 @@ fn plan(
         let age = now.duration_since(chunk.sealed).unwrap_or_default();
         let is_old = keep.age.is_some_and(|most| age > most);
         let is_much = keep.bytes.is_some_and(|most| total > most);
-        if (is_old || is_much) && !is_held(folder) {
+        let goes = match (is_old || is_much).then(|| need(folder)) {
+            Some(Need::None) => true,
+            Some(Need::Viewed) => is_much,
+            Some(Need::Must) | None => false,
+        };
+        if goes {
             total = total.saturating_sub(chunk.bytes);
             planned.push(folder.clone());
         }
@@ -246,32 +320,127 @@ fn plan(
     planned
 }
 
-/// Takes a chunk out of sight in one step where it has a folder for itself, then deletes it. In a session's folder, which may
-/// hold more, its manifest goes last: what a kill leaves is found and deleted by the next start.
-fn delete(registry: &Registry, folder: &RelativePath, chunk: &Kept) -> Result<()> {
+/// Takes a chunk out of sight, in one step where it has a folder for itself; gives where it was put. In a session's folder,
+/// which may hold more, its manifest goes last: what a kill leaves is found and deleted by the next start. Where the disk
+/// has no room for that it is deleted where it is, and so is one that somebody has deleted meanwhile.
+fn put_aside(registry: &Registry, folder: &RelativePath, chunk: &Kept) -> Result<RelativePath> {
     let root = &registry.env.root;
     let trash = registry.env.next_trash();
     let manifest = manifest_name(root, folder);
     let is_own = |name: &str| chunk.tops.iter().chain(&manifest).any(|own| own.as_str() == name);
-    if root.list(folder)?.iter().all(|entry| is_own(&entry.name)) {
-        root.rename(folder, &trash)?;
-    } else {
-        let there = chunk.tops.iter().chain(&manifest);
-        for top in there.filter(|top| root.exists(&folder.join_path(top))) {
-            root.rename(&folder.join_path(top), &trash.join_path(top))?;
+    let is_alone = root.list(folder)?.iter().all(|entry| is_own(&entry.name));
+    let parts = || chunk.tops.iter().chain(&manifest).map(|part| (part, folder.join_path(part)));
+    let move_parts = || {
+        let mut there = parts().filter(|(_, path)| !root.is_missing(path));
+        there.try_for_each(|(part, path)| root.rename(&path, &trash.join_path(part)))?;
+        root.sync_dir(folder)
+    };
+    let moved = match is_alone {
+        _ if root.is_missing(folder) => Ok(()),
+        true => root.rename(folder, &trash),
+        false => move_parts(),
+    };
+    match moved {
+        Err(error) if error.is_no_room() => {
+            parts().try_for_each(|(_, path)| root.remove_tree(&path))?;
+            if is_alone {
+                root.remove_dir(folder)?;
+            }
         }
-        root.sync_dir(folder)?;
+        moved => moved?,
     }
-    root.remove_tree(&trash)?;
-    registry.remove_empty_folders(folder);
-    Ok(())
+    Ok(trash)
+}
+
+/// Deletes what was put aside; gives back what could not be deleted.
+fn empty(registry: &Registry, trash: RelativePath, bytes: u64) -> Option<(RelativePath, u64)> {
+    let counters = &registry.env.counters;
+    match registry.env.root.remove_tree(&trash) {
+        Ok(()) => {
+            counters.chunks_expired.add(1);
+            counters.bytes_expired.add(bytes);
+            None
+        }
+        Err(error) => {
+            counters.deletions_failed.add(1);
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(error, "cannot delete the files of a chunk; it is tried again");
+            Some((trash, bytes))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::UNIX_EPOCH;
 
+    use std::sync::atomic::Ordering;
+
+    use tracedir::manifest::{Origin, SealedBy};
+
     use super::*;
+    use crate::after::{Announce, Outbox};
+    use crate::config::{Limits, TimeZone};
+    use crate::counters::Counters;
+    use crate::env::Env;
+    use crate::names::Names;
+    use crate::seal::write_manifest;
+
+    fn registry(folder: &Path) -> Registry {
+        let root = Root::open(folder).unwrap();
+        let counters = Counters::default();
+        let outbox = Outbox::open(&root, Announce::default(), false, &counters).unwrap();
+        let limits = Limits::default();
+        Registry::new(
+            Env::new(root, Names::new(TimeZone::Utc), limits, counters, outbox, 0),
+            Vec::new(),
+        )
+    }
+
+    /// A sealed chunk in a folder of its own, or beside something else.
+    fn seal(registry: &Registry, folder: &str) {
+        let root = &registry.env.root;
+        let place = path(folder);
+        std::io::Write::write_all(&mut root.create(&place, "ch_0").unwrap(), b"packets").unwrap();
+        let origin = Origin {
+            host: "host".to_owned(),
+            session: "s".to_owned(),
+            chunk: 0,
+            folder: folder.to_owned(),
+            begin_s: None,
+            end_s: None,
+            sealed_by: SealedBy::Closed,
+        };
+        write_manifest(root, &place, None, origin, &BTreeMap::new()).unwrap();
+    }
+
+    #[test]
+    fn a_full_disk_does_not_keep_chunks_from_being_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        seal(&registry, "host/alone");
+        seal(&registry, "host/shared");
+        std::fs::write(folder.path().join("host/shared/notes"), "mine").unwrap();
+        registry.env.root.is_full.store(true, Ordering::Relaxed);
+        let mut known = Known::default();
+        assert!(known.sweep(&registry, bytes(0), None));
+        let totals = registry.env.counters.totals();
+        assert_eq!((totals.chunks_expired, totals.deletions_failed), (2, 0));
+        let left = |name: &str| registry.env.root.list(&path(name)).unwrap().len();
+        assert_eq!((left("host/alone"), left("host/shared")), (0, 1));
+    }
+
+    #[test]
+    fn a_chunk_that_somebody_deletes_meanwhile_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        seal(&registry, "host/alone");
+        let mut known = Known::default();
+        assert!(known.sweep(&registry, age(1_000_000), None));
+        std::fs::remove_dir_all(folder.path().join("host/alone")).unwrap();
+        assert!(known.sweep(&registry, bytes(0), None));
+        assert_eq!(known.chunks, Some(BTreeMap::new()));
+    }
 
     fn at(seconds: u64) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(seconds)
@@ -288,8 +457,12 @@ mod tests {
             (path(name), Kept { sealed: at(*sealed), bytes: *bytes, chunk, tops })
         };
         let chunks = chunks.iter().map(kept).collect();
-        let is_held = |folder: &RelativePath| held.contains(&folder.as_str());
-        plan(&chunks, keep, at(100), is_held).iter().map(ToString::to_string).collect()
+        let need = |folder: &RelativePath| match folder.as_str() {
+            "viewed" => Need::Viewed,
+            name if held.contains(&name) => Need::Must,
+            _ => Need::None,
+        };
+        plan(&chunks, keep, at(100), need).iter().map(ToString::to_string).collect()
     }
 
     const ALL: [(&str, u64, u64); 4] = [("d", 10, 5), ("c", 50, 5), ("a", 90, 5), ("b", 99, 5)];
@@ -323,6 +496,14 @@ mod tests {
         assert_eq!(planned(&ALL, bytes(10), &["d"]), ["c", "a"]);
         assert_eq!(planned(&ALL, age(5), &["d", "a"]), ["c"]);
         assert_eq!(planned(&ALL, Keep { age: age(5).age, bytes: Some(10) }, &["c"]), ["d", "a"]);
+    }
+
+    #[test]
+    fn what_is_viewed_goes_only_when_all_is_too_large() {
+        let chunks = [("viewed", 10, 5), ("b", 50, 5)];
+        assert_eq!(planned(&chunks, age(5), &[]), ["b"]);
+        assert_eq!(planned(&chunks, bytes(9), &[]), ["viewed"]);
+        assert_eq!(planned(&chunks, Keep { age: age(60).age, bytes: Some(10) }, &[]), [""; 0]);
     }
 
     #[test]

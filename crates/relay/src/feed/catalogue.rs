@@ -100,6 +100,7 @@ impl Catalogue {
             live_timer_us: request.live_timer_us,
             format: format.unwrap_or(TraceFormat::Ctf1_8),
             viewers: AtomicU32::new(0),
+            holds: Mutex::default(),
             grace: limits.untimed_grace,
             budget: Arc::clone(&self.budget),
             closed_kept: limits.viewed_closed_streams,

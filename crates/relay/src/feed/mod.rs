@@ -21,6 +21,7 @@ mod documents;
 mod entry;
 mod file;
 mod history;
+mod hold;
 pub(crate) mod law;
 mod metadata;
 mod past;
@@ -34,7 +35,7 @@ mod writing;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use wire::live::{Name, RelativePath, StreamHandle, TraceFormat, ViewedSessionId, ViewedTraceId};
@@ -46,6 +47,7 @@ pub(crate) use self::documents::Documents;
 use self::entry::{Content, Entry};
 pub(crate) use self::entry::{Extent, Listed};
 pub(crate) use self::file::TraceFile;
+pub(crate) use self::hold::Hold;
 use self::past::Past;
 pub(crate) use self::past::sealed_chunks;
 use self::reach::Reach;
@@ -64,6 +66,8 @@ pub(crate) struct Feed {
     pub(crate) format: TraceFormat,
     /// Viewers attached.
     viewers: AtomicU32,
+    /// What they have still to read.
+    holds: Mutex<Vec<Weak<Hold>>>,
     grace: Duration,
     budget: Arc<Budget>,
     closed_kept: usize,

@@ -81,6 +81,11 @@ impl Segments {
         self.0.get(at).map(|segment| segment.first.max(number))
     }
 
+    /// Whether the packet `number` or a later one is in this chunk.
+    pub(super) fn has_from(&self, chunk: ChunkKey, number: u64) -> bool {
+        self.0.iter().any(|segment| segment.chunk == chunk && segment.end() > number)
+    }
+
     /// Those that `which` picks are gone; gives how many.
     pub(super) fn lose(&mut self, which: impl Fn(&Segment) -> bool) -> usize {
         let before = self.0.len();

@@ -380,6 +380,11 @@ impl Stream {
         Cursor { next: self.end_number(), ..Cursor::default() }
     }
 
+    /// Whether the packet `number` or a later one is in this chunk.
+    pub(crate) fn has_from(&self, chunk: ChunkKey, number: u64) -> bool {
+        self.segments.has_from(chunk, number)
+    }
+
     /// Whether a viewer has all there will be.
     pub(crate) fn is_read(&self, cursor: &Cursor) -> bool {
         self.is_closed() && cursor.next >= self.end_number()

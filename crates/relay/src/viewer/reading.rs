@@ -48,6 +48,11 @@ impl Reading {
         feed.is_read(self.handle, &self.cursor)
     }
 
+    /// The packet that the viewer reads, or reads next.
+    pub(super) fn number(&self) -> u64 {
+        self.current.as_ref().map_or(self.cursor.next, |current| current.number)
+    }
+
     /// What comes next. At most `most` entries are read ahead.
     pub(super) async fn next(
         &mut self,

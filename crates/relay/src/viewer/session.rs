@@ -21,7 +21,7 @@ use super::disk;
 use super::reading::Reading;
 use crate::doors::Who;
 use crate::error::{Error, Result};
-use crate::feed::{Cursor, Extent, Feed, Listed, TraceFile};
+use crate::feed::{Cursor, Extent, Feed, Hold, Listed, TraceFile};
 use crate::registry::Registry;
 
 /// Entries of index files that one viewer keeps of all its streams, and one more for each stream.
@@ -43,6 +43,8 @@ pub(super) struct Viewer {
 /// A recording session that is being read.
 struct Attached {
     feed: Arc<Feed>,
+    /// What it has still to read.
+    hold: Arc<Hold>,
     /// Where it began.
     seek: Seek,
     /// The publication up to which its streams were listed.
@@ -183,8 +185,13 @@ impl Viewer {
                 };
                 // Before anything else, so that nothing is deleted meanwhile.
                 feed.viewer_came();
-                let attached =
-                    Attached { feed: Arc::clone(&feed), seek, listed: 0, asks_for_streams: true };
+                let attached = Attached {
+                    hold: feed.hold(Instant::now()),
+                    feed: Arc::clone(&feed),
+                    seek,
+                    listed: 0,
+                    asks_for_streams: true,
+                };
                 self.attached.insert(session, attached);
                 if seek == Seek::Beginning {
                     self.look_at_past(&feed).await;
@@ -280,6 +287,14 @@ impl Viewer {
                 channel: listed.channel.to_string(),
             });
         }
+        if let Some(attached) = self.attached.get(&session) {
+            let followed = self.streams.values().filter(|viewed| viewed.session == session);
+            let places = followed.filter_map(|viewed| match &viewed.place {
+                Place::Packets(reading) => Some((viewed.handle, reading.number())),
+                Place::Metadata(_) => None,
+            });
+            attached.hold.follows(places.collect());
+        }
         Tail::Streams(entries.into_iter())
     }
 
@@ -307,7 +322,10 @@ impl Viewer {
         match &mut viewed.place {
             Place::Metadata(_) => NextIndex::HangUp,
             Place::Packets(reading) => {
-                reading.next(&self.registry, &attached.feed, most, Instant::now()).await
+                let now = Instant::now();
+                let next = reading.next(&self.registry, &attached.feed, most, now).await;
+                attached.hold.is_at(viewed.handle, reading.number(), now);
+                next
             }
         }
     }

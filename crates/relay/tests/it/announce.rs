@@ -486,3 +486,54 @@ fn a_program_that_hangs_does_not_hold_the_end_of_the_relay() {
     });
     assert_eq!(setup.outbox_len(), 1, "told after the next start");
 }
+
+#[test]
+fn an_outbox_that_cannot_be_written_for_a_while_holds_up_and_repeats_nothing() {
+    let setup = Setup::new();
+    let peer = Peer::new([Answer::Hang]);
+    let relay = setup.start(|config| {
+        tell(config, &peer);
+        config.keep = relay::Keep { bytes: Some(0), age: None };
+    });
+    record(&relay, "s", 1);
+    wait_until("the first attempt", || !peer.requests().is_empty());
+    let (outbox, aside) =
+        (setup.root.path().join(".relay/outbox"), setup.root.path().join("aside"));
+    fs::rename(&outbox, &aside).unwrap();
+    fs::write(&outbox, "").unwrap();
+    wait_until("that it is told", || !peer.told().is_empty());
+    wait_until("failures", || relay.totals().outbox_failures >= 3);
+    fs::remove_file(&outbox).unwrap();
+    fs::rename(&aside, &outbox).unwrap();
+    wait_until("its deletion", || relay.totals().chunks_expired == 1);
+    record(&relay, "t", 2);
+    wait_until("the deletion of the others", || relay.totals().chunks_expired == 3);
+    setup.runtime.block_on(relay.shutdown());
+    assert_eq!((peer.told_chunks(), setup.outbox_len()), (vec![0, 0, 1], 0));
+}
+
+#[test]
+fn the_end_of_the_relay_is_not_held_up_by_how_many_wait() {
+    let setup = Setup::new();
+    let scripts = tempfile::tempdir().unwrap();
+    let told = scripts.path().join("told");
+    let program = setup.program(scripts.path(), &format!("sleep 0.6; echo >> {}", told.display()));
+    let start = |at_end| {
+        setup.start(|config| {
+            config.announce.targets.push(Target::Program(program.clone()));
+            config.announce.at_end = at_end;
+        })
+    };
+    let relay = start(Duration::from_secs(1));
+    record(&relay, "s", 6);
+    let begin = std::time::Instant::now();
+    setup.runtime.block_on(relay.shutdown());
+    let took = begin.elapsed();
+    assert!(took < Duration::from_millis(2500), "{took:?}");
+    let relay = start(Duration::from_secs(20));
+    setup.runtime.block_on(relay.shutdown());
+    assert_eq!(setup.outbox_len(), 0);
+    // The one that was cut off at the end may have been told twice.
+    let count = fs::read_to_string(&told).unwrap().lines().count();
+    assert!((6..=7).contains(&count), "{count}");
+}

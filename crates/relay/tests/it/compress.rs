@@ -125,3 +125,34 @@ fn chunks_count_with_what_they_take_compressed_and_are_deleted_whole() {
     let archives = kept.first().unwrap().0.parent().unwrap();
     assert_eq!(fs::read_dir(archives).unwrap().count(), kept.len(), "nothing is left of others");
 }
+
+#[test]
+fn what_cannot_be_noted_for_a_while_is_announced_to_each_once() {
+    let setup = Setup::new();
+    let relay = setup.start(|_| {});
+    record(&relay, "s", 2);
+    setup.runtime.block_on(relay.shutdown());
+    let outbox = setup.root.path().join(".relay/outbox");
+    fs::create_dir_all(&outbox).unwrap();
+    for (number, (_, sealed)) in setup.manifests().into_iter().enumerate() {
+        let note = format!("relay-announcement 1\nto compress\nfolder {}\n", sealed.origin.folder);
+        fs::write(outbox.join(number.to_string()), note).unwrap();
+    }
+    // What is noted for the second target of the two is in the way of folders.
+    let in_the_way: Vec<_> = (0..500).map(|n| outbox.join(format!(".{}.new", 3 + 2 * n))).collect();
+    in_the_way.iter().for_each(|path| fs::create_dir(path).unwrap());
+    let peers = [Peer::new([]), Peer::new([])];
+    let relay = setup.start(|config| {
+        config.compress = Some("zstd".parse().unwrap());
+        config.keep = Keep { age: None, bytes: Some(0) };
+        peers.iter().for_each(|peer| tell(config, peer));
+    });
+    wait_until("failures", || relay.totals().outbox_failures >= 3);
+    assert_eq!(relay.totals().announcements, 0, "both or none");
+    in_the_way.iter().for_each(|path| fs::remove_dir(path).unwrap());
+    wait_until("four announcements", || relay.totals().announcements == 4);
+    wait_until("both to go", || relay.totals().chunks_expired == 2);
+    setup.runtime.block_on(relay.shutdown());
+    assert_eq!(peers.map(|peer| peer.told().len()), [2, 2]);
+    assert_eq!(setup.outbox_len(), 0);
+}

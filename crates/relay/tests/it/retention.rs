@@ -122,6 +122,26 @@ fn a_chunk_in_its_sessions_folder_goes_without_what_lies_beside_it() {
 }
 
 #[test]
+fn what_cannot_be_deleted_is_tried_again() {
+    let mut setup = Setup::configured(|config| {
+        config.keep = age(Duration::from_millis(20));
+        config.announce.first_pause = Duration::from_millis(1);
+        config.announce.longest_pause = Duration::from_millis(20);
+    });
+    // Something is where chunks are put before they are deleted.
+    let trash = setup.root.path().join(".relay/trash");
+    fs::remove_dir(&trash).unwrap();
+    fs::write(&trash, "").unwrap();
+    setup.rotate(0);
+    wait_until("three attempts", || setup.relay.totals().deletions_failed >= 3);
+    assert_eq!((chunks(setup.root.path()), setup.relay.totals().chunks_expired), (vec![0], 0));
+    fs::remove_file(&trash).unwrap();
+    wait_until("the chunk to go", || setup.relay.totals().chunks_expired == 1);
+    assert!(chunks(setup.root.path()).is_empty());
+    setup.runtime.block_on(setup.relay.shutdown());
+}
+
+#[test]
 fn what_is_still_to_be_announced_stays() {
     // A port that nobody listens on.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -53,7 +53,7 @@ pub struct Announce {
     pub first_pause: Duration,
     /// The longest rest.
     pub longest_pause: Duration,
-    /// Chunks that wait for one target. When one more is sealed, the one that waited longest is dropped and counted.
+    /// Chunks that wait for one target, beside the one that it is being told of. When one more is sealed, the one that waited longest is dropped and counted.
     pub waiting: usize,
     /// The same for chunks that wait to be copied to one place.
     pub waiting_copies: usize,

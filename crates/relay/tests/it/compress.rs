@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use relay::Keep;
 use tracedir::manifest::Manifest;
@@ -144,7 +145,7 @@ fn what_cannot_be_noted_for_a_while_is_announced_to_each_once() {
     let peers = [Peer::new([]), Peer::new([])];
     let relay = setup.start(|config| {
         config.compress = Some("zstd".parse().unwrap());
-        config.keep = Keep { age: None, bytes: Some(0) };
+        config.keep = Keep { age: Some(Duration::from_millis(20)), bytes: None };
         peers.iter().for_each(|peer| tell(config, peer));
     });
     wait_until("failures", || relay.totals().outbox_failures >= 3);

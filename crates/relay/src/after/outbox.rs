@@ -438,7 +438,7 @@ mod tests {
         let files = || std::fs::read_dir(folder.path().join(".relay/outbox")).unwrap().count();
         std::fs::create_dir_all(folder.path().join(".relay/outbox/.1.new")).unwrap();
         outbox.add(&root, &path("h/1"), &counters).unwrap_err();
-        assert_eq!((all(), files()), (vec![vec![String::new(); 0]; 2], 1));
+        assert_eq!((all(), files()), (vec![Vec::<String>::new(); 2], 1));
         outbox.add(&root, &path("h/1"), &counters).unwrap();
         assert_eq!((all(), files()), (vec![vec!["h/1".to_owned()]; 2], 3));
     }

@@ -21,6 +21,8 @@ use wire::live::{
 use crate::arrivals::Arrivals;
 use crate::doors::{Socket, Who};
 use crate::error::{Error, Result};
+use crate::recording::Recording;
+use crate::recording::packets::Awaited;
 use crate::registry::{Registry, Shared};
 
 /// Bytes the buffer begins with and goes back to after a large request.
@@ -28,6 +30,12 @@ const BUFFER: usize = 64 * 1024;
 /// How long `TRACE_CHUNK_EXISTS` waits for a chunk that is on its last move, so that the producer need not ask
 /// again half a second later.
 const EXISTS_PATIENCE: Duration = Duration::from_millis(25);
+
+/// After so many times [`Limits::ack_patience`] in which its data connection brought nothing, a packet of a producer that
+/// can resume is taken for lost.
+///
+/// [`Limits::ack_patience`]: crate::Limits::ack_patience
+const MOST_STALLED: u32 = 20;
 
 /// A control connection.
 pub(crate) struct Control {
@@ -136,6 +144,9 @@ impl Control {
         };
         let Err(error) = outcome else { return Ok(()) };
         reply.clear();
+        if matches!(error, Error::PacketLost { .. }) {
+            return Err(error);
+        }
         refuse(command, minor, error.code(), reply);
         self.registry.env.counters.requests_refused.add(1);
         let is_fatal = match &error {
@@ -255,41 +266,61 @@ impl Control {
     /// [`Limits::ack_patience`]: crate::Limits::ack_patience
     async fn index(&self, index: PacketIndex, reply: &mut Vec<u8>) -> Result<()> {
         let (id, shared) = self.session(Command::SendIndex)?;
-        let is_written = self
+        let awaited = self
             .registry
             .act(shared, |recording, env| recording.index(env, id, index, Instant::now()))?;
         if !index.is_beacon() {
-            self.arrivals.entry_came(index.packet_size_bits / 8, is_written);
+            let was_there = awaited == Awaited::Written;
+            self.arrivals.entry_came(index.packet_size_bits / 8, was_there);
         }
-        if !is_written {
-            self.packet_of(&index, shared).await;
+        if awaited != Awaited::Written {
+            self.packet_of(&index, id, shared).await?;
         }
         ReturnReply(ReturnCode::OK).encode(reply);
         Ok(())
     }
 
     /// Waits for an entry's packet. Producers send the packet first, so it is on its way or lost; one that sends the
-    /// entry first and waits for the answer must not wait for ever.
-    async fn packet_of(&self, index: &PacketIndex, shared: &Shared) {
+    /// entry first and waits for the answer must not wait for ever. One that can resume sends a lost packet again, but
+    /// not if it was acknowledged: its connection ends instead.
+    async fn packet_of(
+        &self,
+        index: &PacketIndex,
+        id: RelaySessionId,
+        shared: &Shared,
+    ) -> Result<()> {
         let env = &self.registry.env;
+        let (handle, number) = (index.handle, index.net_seq_num);
+        let mut stalled = 0;
         loop {
             let mark = self.arrivals.mark();
             let done = shared.packet_done.notified();
             let mut done = std::pin::pin!(done);
             done.as_mut().enable();
-            if shared.look(|recording| recording.is_resolved(index.handle, index.net_seq_num)) {
-                return;
+            let look = |it: &Recording| (it.awaited(id, handle, number), it.can_resume());
+            let (awaited, can_resume) = shared.look(look);
+            match awaited {
+                Awaited::Written => return Ok(()),
+                Awaited::Lost => return Err(Error::PacketLost { handle, number }),
+                Awaited::Waiting => {}
             }
             let is_busy = mark & 1 == 1;
             let waited = tokio::time::timeout(env.limits.ack_patience, done).await;
-            if waited.is_err() && !is_busy && self.arrivals.mark() == mark {
+            if waited.is_ok() || is_busy || self.arrivals.mark() != mark {
+                stalled = 0;
+            } else if can_resume {
+                stalled += 1;
+                if stalled >= MOST_STALLED {
+                    return Err(Error::PacketLost { handle, number });
+                }
+            } else {
                 env.counters.acknowledged_early.add(1);
                 tracing::warn!(
-                    stream = %index.handle,
-                    packet = %index.net_seq_num,
+                    stream = %handle,
+                    packet = %number,
                     "index entry acknowledged without its packet"
                 );
-                return;
+                return Ok(());
             }
         }
     }

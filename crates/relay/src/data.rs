@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
 
 use crate::arrivals::{LOOK_AFTER, Reader};
-use crate::doors::{Identity, Lent, Socket};
+use crate::doors::{Lent, Socket, Who};
 use crate::error::Result;
 use crate::intake::Intake;
 use crate::registry::Registry;
@@ -35,10 +35,10 @@ impl<S: Socket> Data<S> {
     pub(crate) fn new(
         registry: Arc<Registry>,
         stream: S,
-        identity: Identity,
+        who: Who,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        Self { stream, intake: Intake::new(registry, identity), stop }
+        Self { stream, intake: Intake::new(registry, who), stop }
     }
 
     /// Takes packets until the connection's end, or until `stop` says so.

@@ -25,6 +25,7 @@ pub(crate) struct Env {
     next_number: AtomicU64,
     next_trash: AtomicU64,
     last_trace: AtomicU64,
+    last_shown_stream: AtomicU64,
     last_past_stream: AtomicU64,
 }
 
@@ -50,6 +51,7 @@ impl Env {
             next_number: AtomicU64::new(first_number),
             next_trash: AtomicU64::new(0),
             last_trace: AtomicU64::new(0),
+            last_shown_stream: AtomicU64::new(0),
             last_past_stream: AtomicU64::new(0),
         }
     }
@@ -63,7 +65,12 @@ impl Env {
         ViewedTraceId::new(self.last_trace.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// A handle for a stream that no producer sends; above all that are given to producers.
+    /// A handle under which viewers are shown a stream; a producer knows it by another one.
+    pub(crate) fn next_shown_stream(&self) -> StreamHandle {
+        StreamHandle::new(self.last_shown_stream.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// A handle for a stream that no producer sends; above those of the others.
     pub(crate) fn next_past_stream(&self) -> StreamHandle {
         const FIRST: u64 = 1 << 63;
         StreamHandle::new(FIRST | self.last_past_stream.fetch_add(1, Ordering::Relaxed))

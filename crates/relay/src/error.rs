@@ -135,6 +135,28 @@ pub enum Error {
         /// The number before.
         last: NetSeqNum,
     },
+    /// A packet began while another one of its stream had not ended.
+    #[error("stream {handle}: packet {found} within another one")]
+    WithinPacket {
+        /// The stream.
+        handle: StreamHandle,
+        /// The number of the packet that began.
+        found: NetSeqNum,
+    },
+    /// The packet of an index entry will not come; a producer that can resume sends both again.
+    #[error("stream {handle}: packet {number} was lost with its connection")]
+    PacketLost {
+        /// The stream.
+        handle: StreamHandle,
+        /// The packet.
+        number: NetSeqNum,
+    },
+    /// The system gives no random numbers.
+    #[error("no random number")]
+    Random {
+        /// Why.
+        source: io::Error,
+    },
     /// Data for a metadata stream, or metadata for a data stream.
     #[error("stream {handle} is of the other kind")]
     WrongKind {
@@ -191,6 +213,7 @@ impl Error {
             | Self::UnknownSession { .. }
             | Self::NoChunk { .. }
             | Self::NotIncreasing { .. }
+            | Self::WithinPacket { .. }
             | Self::ForeignHost { .. }
             | Self::WrongKind { .. }
             | Self::ReservedPath { .. }

@@ -12,8 +12,9 @@ use std::time::Instant;
 use wire::live::{DATA_HEADER_LEN, DataHeader, RelaySessionId};
 
 use crate::arrivals::Arrivals;
-use crate::doors::Identity;
+use crate::doors::Who;
 use crate::error::{Error, FileContext, Result};
+use crate::recording::packets::Source;
 use crate::registry::{Registry, Shared};
 use crate::stream::Slot;
 
@@ -27,7 +28,7 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 #[derive(Debug)]
 pub(crate) struct Intake {
     registry: Arc<Registry>,
-    identity: Identity,
+    who: Who,
     buffer: Box<[u8]>,
     /// Bytes of the buffer that have arrived and are not used: `start..end`.
     start: usize,
@@ -55,9 +56,9 @@ struct Packet {
 }
 
 impl Intake {
-    pub(crate) fn new(registry: Arc<Registry>, identity: Identity) -> Self {
+    pub(crate) fn new(registry: Arc<Registry>, who: Who) -> Self {
         let buffer = vec![0; BUFFER].into_boxed_slice();
-        Self { registry, identity, buffer, start: 0, end: 0, session: None, packet: None }
+        Self { registry, who, buffer, start: 0, end: 0, session: None, packet: None }
     }
 
     /// The relay session's arrivals, once it is known.
@@ -113,8 +114,11 @@ impl Intake {
     }
 
     fn leave(&mut self) -> Result<()> {
-        let Some(Session { id, shared, .. }) = self.session.take() else { return Ok(()) };
-        self.registry.act(&shared, |recording, env| recording.data_ended(env, id))
+        let Some(Session { id, shared, arrivals }) = self.session.take() else { return Ok(()) };
+        arrivals.wait();
+        let ended = self.registry.act(&shared, |recording, env| recording.data_ended(env, id));
+        shared.packet_done.notify_waiters();
+        ended
     }
 
     /// Begins the next packet if its header is there.
@@ -127,15 +131,16 @@ impl Intake {
         let bound = self.session.as_ref();
         let shared = match bound {
             Some(session) => Arc::clone(&session.shared),
-            None => self.registry.find_stream(header.stream, &self.identity)?,
+            None => self.registry.find_stream(header.stream, &self.who.identity)?,
         };
-        let bound = bound.map(|session| session.id);
+        let from = bound.map_or(Source::Host(self.who.host), |session| Source::Session(session.id));
+        let is_bound = bound.is_some();
         let (id, slot, arrivals) = self.registry.act(&shared, |recording, env| {
-            let (id, slot) = recording.begin_packet(env, bound, &header)?;
-            let arrivals = bound.is_none().then(|| recording.data_connected(id)).flatten();
+            let (id, slot) = recording.begin_packet(env, from, &header)?;
+            let arrivals = (!is_bound).then(|| recording.data_connected(id)).flatten();
             Ok::<_, Error>((id, slot, arrivals))
         })?;
-        if bound.is_none() {
+        if !is_bound {
             let arrivals = arrivals.unwrap_or_default();
             arrivals.came();
             self.session = Some(Session { id, shared: Arc::clone(&shared), arrivals });
@@ -152,12 +157,18 @@ impl Intake {
         let have = usize::try_from(left).unwrap_or(usize::MAX).min(self.end - self.start);
         let piece = self.buffer.get(self.start..self.start + have).unwrap_or(&[]);
         let is_whole = piece.len() as u64 == left;
-        let written = if is_whole {
-            write_last(slot, piece, offset, u64::from(header.padding_len))
-        } else {
-            slot.file.write_all_at(piece, offset)
-        };
+        let written = slot.pen.write(|| {
+            if is_whole {
+                write_last(slot, piece, offset, u64::from(header.padding_len))
+            } else {
+                slot.file.write_all_at(piece, offset)
+            }
+        });
         self.start += have;
+        // The stream ended without it.
+        let Some(written) = written else {
+            return Err(Error::UnknownStream { handle: header.stream });
+        };
         if let Err(error) = written.on("write", "packet") {
             return self.cut(&packet).and(Err(error));
         }
@@ -167,7 +178,7 @@ impl Intake {
             return Ok(false);
         }
         let done = self.registry.act(&packet.shared, |recording, env| {
-            recording.end_packet(env, header, slot.place, Instant::now())
+            recording.end_packet(env, header, slot, Instant::now())
         });
         packet.shared.packet_done.notify_waiters();
         done.map(|()| true)
@@ -175,10 +186,7 @@ impl Intake {
 
     /// Cuts off what was written of a packet that will not be whole.
     fn cut(&self, Packet { header, slot, shared, .. }: &Packet) -> Result<()> {
-        let cut = slot.file.set_len(slot.place.offset).on("truncate", "packet cut short");
-        let told =
-            self.registry.act(shared, |recording, env| recording.cut_packet(env, header.stream));
-        cut.and(told)
+        self.registry.act(shared, |recording, env| recording.cut_packet(env, header.stream, slot))
     }
 }
 

@@ -62,6 +62,7 @@ mod losses;
 mod mend;
 mod merge;
 mod names;
+mod pen;
 mod recording;
 mod recover;
 mod registry;

@@ -79,6 +79,8 @@ pub(crate) struct Merge {
     last_committed: Option<PacketSeqNum>,
     /// The number committed or lost last.
     resolved: Option<NetSeqNum>,
+    /// The last number whose entry came without its packet.
+    lost_packet: Option<NetSeqNum>,
     in_flight: bool,
     rotation: Option<Rotation>,
 }
@@ -97,6 +99,8 @@ pub(crate) enum Refused {
     NotAfter(NetSeqNum),
     /// Too many wait already.
     Full,
+    /// Another packet of the stream is being written.
+    InFlight,
 }
 
 impl Merge {
@@ -106,6 +110,9 @@ impl Merge {
         number: NetSeqNum,
         max_waiting: usize,
     ) -> Result<(), Refused> {
+        if self.in_flight {
+            return Err(Refused::InFlight);
+        }
         if let Some(last) = self.last_data.filter(|last| number <= *last) {
             return Err(Refused::NotAfter(last));
         }
@@ -217,8 +224,10 @@ impl Merge {
         }
         self.waiting.remove(&number);
         self.resolved = Some(number);
-        if let Step::Commit(_, index) = step {
-            self.last_committed = Some(packet_seq_num(index));
+        match step {
+            Step::Commit(_, index) => self.last_committed = Some(packet_seq_num(index)),
+            Step::Lost(Lost::Packet(..)) => self.lost_packet = Some(number),
+            Step::Lost(_) | Step::Rotate(_) | Step::Wait => {}
         }
         step
     }
@@ -252,6 +261,21 @@ impl Merge {
     /// Whether the packet has been committed or given up, or is unknown.
     pub(crate) fn is_resolved(&self, number: NetSeqNum) -> bool {
         !self.waiting.contains_key(&number)
+    }
+
+    /// Whether a packet is being written.
+    pub(crate) const fn is_in_flight(&self) -> bool {
+        self.in_flight
+    }
+
+    /// Whether the packet's entry came and the packet never will.
+    pub(crate) fn has_lost(&self, number: NetSeqNum) -> bool {
+        self.lost_packet == Some(number)
+    }
+
+    /// Forgets all halves that wait; gives where their packets are.
+    pub(crate) fn forget_waiting(&mut self) -> impl Iterator<Item = Place> + use<> {
+        std::mem::take(&mut self.waiting).into_values().filter_map(|pair| pair.place)
     }
 
     /// The lowest place of a waiting packet, and every place for changing it after a move.

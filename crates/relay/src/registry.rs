@@ -3,10 +3,12 @@
 //! Lock order: a recording session's lock may be held when the tables' lock is taken, never the other way round.
 //! Neither is held across an `await`.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
+use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::{Notify, broadcast};
 use wire::live::{
     CreateSession, Name, ProtocolMinor, RelativePath, RelaySessionId, SessiondSessionId,
@@ -57,7 +59,6 @@ struct Tables {
     /// session and for each viewer of one that is over.
     feeds: Vec<(RelativePath, Weak<Feed>)>,
     last_session: u64,
-    last_stream: u64,
 }
 
 /// What consumer daemons of one recording session have in common. The folder is part of it because each snapshot of
@@ -141,7 +142,9 @@ impl Registry {
                     Some(present) => forget(&self.env, &present.known),
                     None => {}
                 }
-                self.tell(Event::SessionClosed(recording.name(&self.env)));
+                if recording.was_joined() {
+                    self.tell(Event::SessionClosed(recording.name(&self.env)));
+                }
             }
         }
         result
@@ -190,6 +193,8 @@ impl Registry {
                 },
                 ended: None,
                 data_connections: 0,
+                data_is_gone: false,
+                host: who.host,
                 arrivals: Arc::default(),
             };
             let joined: Result<Option<RelativePath>> = self.act(&shared, |recording, _| {
@@ -201,6 +206,9 @@ impl Registry {
                 }
                 Ok(Some(recording.folder.clone()))
             });
+            if joined.is_err() {
+                self.act(&shared, |recording, _| recording.nobody_came());
+            }
             let Some(folder) = joined? else { continue };
             if is_new {
                 self.tell(Event::SessionOpened(shared.look(|recording| recording.name(&self.env))));
@@ -239,7 +247,7 @@ impl Registry {
             Ok::<_, Error>(Present {
                 identity: identity.clone(),
                 known,
-                was_abandoned: false,
+                was_abandoned: goes_on,
                 can_resume: false,
             })
         });
@@ -272,8 +280,9 @@ impl Registry {
     /// Notes that a session has its folder.
     fn note(&self, identity: &Identity, folder: &RelativePath) -> Result<Known> {
         let number = self.env.next_number();
-        identity.write(&self.env.root, number, folder)?;
-        Ok(Known { number, folder: folder.clone(), positions: BTreeMap::new() })
+        let known = Known { number, folder: folder.clone(), positions: BTreeMap::new() };
+        identity.write(&self.env.root, &known)?;
+        Ok(known)
     }
 
     /// `wanted`, or the first numbered one that nothing is in: recordings never mix.
@@ -292,17 +301,20 @@ impl Registry {
         Err(Error::Limit { what: "folders with the same name", limit: MAX_FOLDER_NUMBER as usize })
     }
 
-    /// A handle for a stream of the recording session.
+    /// A handle for a stream of the recording session: one that others cannot guess, for who knows it can write there.
     pub(crate) fn new_handle(&self, shared: &Arc<Shared>) -> Result<StreamHandle> {
         let mut tables = lock(&self.tables);
         let limit = self.env.limits.streams;
         if tables.streams.len() >= limit {
             return Err(Error::Limit { what: "streams", limit });
         }
-        tables.last_stream += 1;
-        let handle = StreamHandle::new(tables.last_stream);
-        tables.streams.insert(handle, Arc::clone(shared));
-        Ok(handle)
+        loop {
+            let handle = random_handle()?;
+            if let Entry::Vacant(free) = tables.streams.entry(handle) {
+                free.insert(Arc::clone(shared));
+                return Ok(handle);
+            }
+        }
     }
 
     /// Takes a handle back that came to nothing.
@@ -439,7 +451,121 @@ impl Shared {
     }
 }
 
+fn random_handle() -> Result<StreamHandle> {
+    let mut bytes = [0; 8];
+    let got = getrandom(&mut bytes, GetRandomFlags::empty())
+        .map_err(|error| Error::Random { source: error.into() })?;
+    if got < bytes.len() {
+        return Err(Error::Random { source: std::io::ErrorKind::UnexpectedEof.into() });
+    }
+    // LTTng's own are positive.
+    Ok(StreamHandle::new((u64::from_ne_bytes(bytes) >> 1).max(1)))
+}
+
 /// A panic while the lock was held has been reported where it happened; the state is what it was before or after a step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::after::Outbox;
+    use crate::config::{Limits, TimeZone};
+    use crate::counters::Counters;
+    use crate::intake::Intake;
+    use crate::names::Names;
+    use crate::root::Root;
+    use wire::live::{
+        AddStream, ChunkId, CreateTraceChunk, DataHeader, NetSeqNum, SessionIdentity, UnixSeconds,
+    };
+
+    fn registry(root: &std::path::Path) -> Arc<Registry> {
+        let (root, counters) = (Root::open(root).unwrap(), Counters::default());
+        let outbox =
+            Outbox::open(&root, crate::config::Config::new(root.path()).announce, false, &counters)
+                .unwrap();
+        let names = Names::new(TimeZone::Utc);
+        let env = Env::new(root, names, Limits::default(), counters, outbox, 0);
+        Arc::new(Registry::new(env, Vec::new()))
+    }
+
+    fn request() -> CreateSession {
+        CreateSession {
+            session_name: Some(Name::new("s").unwrap()),
+            hostname: Some(Name::new("host").unwrap()),
+            live_timer_us: 0,
+            snapshot: false,
+            identity: Some(SessionIdentity {
+                base_path: RelativePath::default(),
+                name_has_creation_time: false,
+                sessiond: SessiondUuid([7; 16]),
+                sessiond_session: SessiondSessionId::new(1),
+                created: UnixSeconds::new(7),
+                current_chunk: None,
+                trace_format: None,
+            }),
+        }
+    }
+
+    fn from(host: &str) -> Who {
+        Who::plain(host.parse::<IpAddr>().unwrap(), None)
+    }
+
+    #[test]
+    fn packets_come_from_the_host_of_their_session() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        let minor = ProtocolMinor::OURS;
+        let (id, shared, _) =
+            registry.create_session(minor, &request(), &from("192.0.2.1")).unwrap();
+        let handle = registry.new_handle(&shared).unwrap();
+        registry.act(&shared, |recording, env| {
+            let (chunk, created) = (ChunkId::new(0), UnixSeconds::new(7));
+            let chunk = CreateTraceChunk { chunk, created, override_name: None };
+            recording.create_chunk(env, &chunk).unwrap();
+            let stream = AddStream {
+                channel: Name::new("ch_0").unwrap(),
+                path: RelativePath::new("ust").unwrap(),
+                tracefile: None,
+                chunk: Some(chunk.chunk),
+            };
+            recording.add_stream(env, id, handle, &stream).unwrap();
+        });
+        let bring = |host: &str, number: u64| {
+            let net_seq_num = NetSeqNum::new(number);
+            let header = DataHeader { stream: handle, net_seq_num, data_len: 1, padding_len: 0 };
+            let bytes = [header.encode().as_slice(), &[1]].concat();
+            let mut intake = Intake::new(Arc::clone(&registry), from(host));
+            intake.room()[..bytes.len()].copy_from_slice(&bytes);
+            intake.take(bytes.len())
+        };
+        for host in ["192.0.2.2", "127.0.0.1", "::ffff:192.0.2.2"] {
+            assert!(matches!(bring(host, 0), Err(Error::UnknownStream { .. })), "{host}");
+        }
+        bring("192.0.2.1", 0).unwrap();
+        bring("::ffff:192.0.2.1", 1).unwrap();
+        assert_eq!(registry.env.counters.totals().packets, 2);
+    }
+
+    #[test]
+    fn a_session_is_not_over_before_its_producer_has_joined() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        let wanted = RelativePath::new("host/s").unwrap();
+        let (id, owner) = (RelaySessionId::new(1), doors::Identity::default());
+        let request = request();
+        let named = request.identity.as_ref().unwrap();
+        let identity = Identity::new(named, wanted.clone(), owner.clone());
+        let key = Key::Alone(id);
+        let make =
+            || registry.find_or_make(id, &key, &request, &wanted, Some(&identity), &owner).unwrap();
+        let (shared, is_new) = make();
+        registry.expire(Instant::now());
+        assert!(is_new && !make().1, "it is still there");
+        assert!(!shared.look(|recording| recording.feed.is_over()));
+        assert!(folder.path().join(".relay/0.session").exists());
+    }
 }

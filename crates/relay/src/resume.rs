@@ -1,18 +1,22 @@
 //! Recording sessions that may come back: which folder is whose, noted so that a producer that lost its relay goes on
 //! in the same folder with the next chunk.
 //!
-//! One small file for each recording session that named itself, `ROOT/.relay/N.session`, made with its folder and
-//! removed when the producer closed the session or the folder is gone. Lines of `key value`:
+//! One small file for each recording session that named itself, `ROOT/.relay/N.session`, made with its folder, written anew
+//! when a producer that can resume is gone, and removed when the producer closed the session or the folder is gone. Lines of
+//! `key value`:
 //!
 //! ```text
-//! relay-session 1                      format and version
+//! relay-session 2                      format and version
 //! sessiond 00112233445566778899aabbccddeeff
 //! id 3                                 of the session in that sessiond
 //! created 1795191738                   by the producer's clock, seconds
 //! wanted vm/cap-20261120-162218        the folder it asks for
 //! folder vm/cap-20261120-162218-1      the folder it has
 //! owner web-1                          who made it, when that was shown
+//! last 17 kernel/ch_0                  number of the last packet of a stream; any number of such lines
 //! ```
+//!
+//! Version 1 has no `last` lines.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -24,10 +28,13 @@ use crate::error::{Error, FileContext, Result};
 use crate::journal::Number;
 use crate::root::Root;
 
-const FIRST_LINE: &str = "relay-session 1";
+const FIRST_LINE: &str = "relay-session 2";
+const FIRST_LINE_1: &str = "relay-session 1";
 const SUFFIX: &str = ".session";
-/// Longest file that is read, in bytes.
-const MAX_LEN: u64 = 64 * 1024;
+/// Longest file that is read or written, in bytes.
+const MAX_LEN: usize = 1024 * 1024;
+/// Streams whose last packets are known, of one session.
+const MAX_POSITIONS: usize = 16 * 1024;
 
 /// What a producer says of its recording session, the same each time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -45,7 +52,19 @@ pub(crate) struct Known {
     pub(crate) number: Number,
     pub(crate) folder: RelativePath,
     /// Packet sequence number of the last packet of each stream, by its path in the chunk.
-    pub(crate) positions: BTreeMap<RelativePath, u64>,
+    pub(crate) positions: Positions,
+}
+
+/// Packet sequence numbers by the stream's path in its chunk.
+pub(crate) type Positions = BTreeMap<RelativePath, u64>;
+
+impl Known {
+    /// Notes the last packet of a stream.
+    pub(crate) fn note(&mut self, stream: RelativePath, last: u64) {
+        if self.positions.len() < MAX_POSITIONS || self.positions.contains_key(&stream) {
+            self.positions.insert(stream, last);
+        }
+    }
 }
 
 /// A recording session that named itself, while it is here.
@@ -53,7 +72,7 @@ pub(crate) struct Known {
 pub(crate) struct Present {
     pub(crate) identity: Identity,
     pub(crate) known: Known,
-    /// Whether all producers left while a chunk was open.
+    /// Whether no producer has closed what was recorded last.
     pub(crate) was_abandoned: bool,
     /// Whether the producer said that it comes back.
     pub(crate) can_resume: bool,
@@ -83,18 +102,27 @@ impl Identity {
         }
     }
 
-    /// Notes that the session has a folder.
-    pub(crate) fn write(&self, root: &Root, number: Number, folder: &RelativePath) -> Result<()> {
+    /// Notes that the session has a folder, and what is there of its streams.
+    pub(crate) fn write(&self, root: &Root, known: &Known) -> Result<()> {
+        let Known { number, folder, positions } = known;
         let Self { sessiond, id, created, wanted, owner } = self;
         let owner = owner.as_text().map(|owner| format!("owner {owner}\n")).unwrap_or_default();
-        let text = format!(
+        let mut text = format!(
             "{FIRST_LINE}\nsessiond {sessiond}\nid {id}\ncreated {created}\nwanted {wanted}\nfolder {folder}\n{owner}"
         );
-        root.write_whole(&Root::own(""), &file_name(number), text.as_bytes())
+        for (path, last) in positions {
+            let line = format!("last {last} {path}\n");
+            if text.len() + line.len() > MAX_LEN {
+                tracing::warn!(%folder, "too many streams to note the last packets of all");
+                break;
+            }
+            text.push_str(&line);
+        }
+        root.write_whole(&Root::own(""), &file_name(*number), text.as_bytes())
     }
 
     /// Reads what [`Identity::write`] wrote; the error is the number of the first line that is wrong, from 1.
-    fn parse(text: &str) -> std::result::Result<(Self, RelativePath), usize> {
+    fn parse(text: &str) -> std::result::Result<(Self, RelativePath, Positions), usize> {
         let lines: Vec<&str> = text.lines().collect();
         let field = |number: usize, key: &str| -> std::result::Result<&str, usize> {
             let rest = lines.get(number - 1).and_then(|line| line.strip_prefix(key));
@@ -106,23 +134,27 @@ impl Identity {
         let path = |number, key| {
             RelativePath::new(field(number, key)?).map_err(|_problem| -> usize { number })
         };
-        if lines.first() != Some(&FIRST_LINE) {
+        if !matches!(lines.first(), Some(&(FIRST_LINE | FIRST_LINE_1))) {
             return Err(1);
         }
         let hex = field(2, "sessiond")?;
         let uuid = u128::from_str_radix(hex, 16).ok().filter(|_| hex.len() == 32).ok_or(2_usize)?;
+        let owner = lines.get(6).and_then(|line| line.strip_prefix("owner "));
         let identity = Self {
             sessiond: SessiondUuid(uuid.to_be_bytes()),
             id: SessiondSessionId::new(count(3, "id")?),
             created: UnixSeconds::new(count(4, "created")?),
             wanted: path(5, "wanted")?,
-            owner: match lines.get(6) {
-                Some(_) => doors::Identity::new(field(7, "owner")?),
-                None => doors::Identity::default(),
-            },
+            owner: owner.map(doors::Identity::new).unwrap_or_default(),
         };
         let folder = path(6, "folder")?;
-        if lines.len() > 7 { Err(8) } else { Ok((identity, folder)) }
+        let mut positions = Positions::new();
+        for number in 7 + usize::from(owner.is_some())..=lines.len() {
+            let (last, path) = field(number, "last")?.split_once(' ').ok_or(number)?;
+            let last = last.parse().map_err(|_problem| number)?;
+            positions.insert(RelativePath::new(path).map_err(|_problem| number)?, last);
+        }
+        Ok((identity, folder, positions))
     }
 }
 
@@ -147,8 +179,8 @@ pub(crate) fn read_all(root: &Root) -> Result<Noted> {
         let number = entry.name.strip_suffix(SUFFIX).and_then(|stem| stem.parse().ok());
         let Some(number) = number.map(Number).filter(|_| !entry.is_dir) else { continue };
         match read(root, number) {
-            Ok((identity, folder)) if root.exists(&folder) => {
-                noted.known.push((identity, Known { number, folder, positions: BTreeMap::new() }));
+            Ok((identity, known)) if root.exists(&known.folder) => {
+                noted.known.push((identity, known));
             }
             Ok(_) => forget(root, number)?,
             Err(error) => noted.unreadable.push(error),
@@ -158,12 +190,14 @@ pub(crate) fn read_all(root: &Root) -> Result<Noted> {
     Ok(noted)
 }
 
-fn read(root: &Root, number: Number) -> Result<(Identity, RelativePath)> {
+fn read(root: &Root, number: Number) -> Result<(Identity, Known)> {
     let path = Root::own(&file_name(number));
     let mut text = String::new();
     let file = root.read(&path)?;
-    file.take(MAX_LEN).read_to_string(&mut text).on("read", path.as_path())?;
-    Identity::parse(&text).map_err(|line| Error::Journal { path: root.absolute(&path), line })
+    file.take(MAX_LEN as u64).read_to_string(&mut text).on("read", path.as_path())?;
+    let (identity, folder, positions) = Identity::parse(&text)
+        .map_err(|line| Error::Journal { path: root.absolute(&path), line })?;
+    Ok((identity, Known { number, folder, positions }))
 }
 
 fn file_name(Number(number): Number) -> String {
@@ -187,11 +221,20 @@ mod tests {
         };
         let identity = Identity { owner: doors::Identity::new("web-1"), ..plain.clone() };
         let place = RelativePath::new("h/s-1").unwrap();
-        plain.write(&root, Number(4), &place).unwrap();
-        assert_eq!(read(&root, Number(4)).unwrap(), (plain, place.clone()));
-        identity.write(&root, Number(4), &place).unwrap();
-        assert_eq!(read(&root, Number(4)).unwrap(), (identity, place.clone()));
+        let mut known = Known { number: Number(4), folder: place, positions: Positions::new() };
+        for identity in [&plain, &identity] {
+            known.positions.clear();
+            identity.write(&root, &known).unwrap();
+            assert_eq!(read(&root, Number(4)).unwrap(), (identity.clone(), known.clone()));
+            known.note(RelativePath::new("kernel/ch_0").unwrap(), 17);
+            known.note(RelativePath::new("kernel/ch 1").unwrap(), 0);
+            identity.write(&root, &known).unwrap();
+            assert_eq!(read(&root, Number(4)).unwrap(), (identity.clone(), known.clone()));
+        }
         let text = std::fs::read_to_string(folder.path().join(".relay/4.session")).unwrap();
+        let old = text.replace("session 2", "session 1").replace("last 17 kernel/ch_0\n", "");
+        let old = old.replace("last 0 kernel/ch 1\n", "");
+        assert_eq!(Identity::parse(&old), Ok((identity, known.folder, Positions::new())));
         let lines: Vec<&str> = text.lines().collect();
         for bad in 0..lines.len() {
             let mut damaged = lines.clone();

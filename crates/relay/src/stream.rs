@@ -6,6 +6,7 @@
 //! ```
 //! A data file is made when the stream enters a chunk, its index file with the first entry.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -24,6 +25,7 @@ use crate::files::Kept;
 use crate::index;
 use crate::losses::Meter;
 use crate::merge::{Merge, Place};
+use crate::pen::Pen;
 
 /// Pieces in which bytes are moved from file to file.
 const COPY_PIECE: usize = 64 * 1024;
@@ -59,9 +61,10 @@ pub(crate) struct Stream {
     pub(crate) closing: Option<NetSeqNum>,
     /// Asked about since `BEGIN_DATA_PENDING`.
     pub(crate) asked: bool,
-    /// Where viewers are shown it, under this handle.
+    /// Where viewers are shown it, under this handle: not the producer's, with which one could write.
     pub(crate) feed: Arc<Feed>,
-    pub(crate) handle: StreamHandle,
+    pub(crate) shown: StreamHandle,
+    pen: Pen,
 }
 
 /// The files being written in the present chunk.
@@ -87,6 +90,7 @@ struct IndexFile {
 pub(crate) struct Slot {
     pub(crate) file: Arc<File>,
     pub(crate) place: Place,
+    pub(crate) pen: Pen,
 }
 
 impl Kind {
@@ -105,7 +109,7 @@ impl Stream {
         session: RelaySessionId,
         request: &AddStream,
         kind_of_data: Kind,
-        (feed, handle): (Arc<Feed>, StreamHandle),
+        (feed, shown): (Arc<Feed>, StreamHandle),
     ) -> Self {
         Self {
             session,
@@ -121,7 +125,8 @@ impl Stream {
             closing: None,
             asked: false,
             feed,
-            handle,
+            shown,
+            pen: Pen::default(),
         }
     }
 
@@ -143,7 +148,7 @@ impl Stream {
         let name = self.data_name(0);
         let data = Arc::new(env.root.create(&folder.join_path(&self.path), &name)?);
         if self.kind == Kind::Metadata {
-            self.feed.metadata_begins(self.handle, &data);
+            self.feed.metadata_begins(self.shown, &data);
         }
         let data = env.files.keep(data);
         self.files = Some(Files { data, data_len: 0, number: 0, index: None });
@@ -177,7 +182,7 @@ impl Stream {
             if let (Some(chunk), Some(last)) =
                 (self.chunk, kept.and_then(|kept| number.checked_sub(kept)))
             {
-                self.feed.overwritten(self.handle, chunk, last);
+                self.feed.overwritten(self.shown, chunk, last);
             }
             let data = Arc::new(env.root.replace(&folder.join_path(&self.path), &name)?);
             if let Some(files) = &mut self.files {
@@ -190,7 +195,46 @@ impl Stream {
         Ok(self.files.as_ref().map(|files| Slot {
             file,
             place: Place { file: files.number, offset: files.data_len },
+            pen: self.pen.lend(),
         }))
+    }
+
+    /// Takes the file from who writes a packet to it, and cuts off what there is of that; says whether there was one.
+    pub(crate) fn stop_writing(&mut self, env: &Env, folder: &RelativePath) -> Result<bool> {
+        self.pen.take_back();
+        if !self.merge.is_in_flight() {
+            return Ok(false);
+        }
+        self.merge.packet_cut_short();
+        let path = self.path_in_chunk();
+        if let (Some(file), Some(files)) = (self.data(env, folder)?, &self.files) {
+            file.set_len(files.data_len).on("truncate", path.as_path())?;
+        }
+        Ok(true)
+    }
+
+    /// Cuts off the packets that have not met their entries, and forgets entries that have not met their packets.
+    pub(crate) fn cut_to_committed(&mut self, env: &Env, folder: &RelativePath) -> Result<()> {
+        let mut lens: BTreeMap<u64, u64> = BTreeMap::new();
+        for Place { file, offset } in self.merge.forget_waiting() {
+            let len = lens.entry(file).or_insert(offset);
+            *len = offset.min(*len);
+        }
+        let kept = self.limit.and_then(|limit| limit.count).unwrap_or(u64::MAX);
+        for (number, len) in lens {
+            let Some(files) = &mut self.files else { return Ok(()) };
+            let path = file_path(folder, &self.path, &data_name(&self.channel, self.limit, number));
+            if number == files.number {
+                files.data_len = len;
+                files.data.get(&env.root, || path.clone())?.set_len(len)
+            } else if files.number.saturating_sub(number) < kept {
+                env.root.read_write(&path)?.set_len(len)
+            } else {
+                Ok(())
+            }
+            .on("truncate", path.as_path())?;
+        }
+        Ok(())
     }
 
     /// The data file being written, in the chunk's folder.
@@ -261,7 +305,7 @@ impl Stream {
         if let (Some(chunk), Some(files)) = (self.chunk, &self.files) {
             let file = (files.number == place.file).then(|| files.data.open()).flatten();
             let shown = (chunk, place);
-            self.feed.release(self.handle, shown, *entry, file.as_ref(), &env.counters);
+            self.feed.release(self.shown, shown, *entry, file.as_ref(), &env.counters);
         }
     }
 
@@ -287,7 +331,7 @@ impl Stream {
             data.set_len(end).on("extend", path.as_path())?;
         }
         files.data_len = end;
-        self.feed.metadata(self.handle, bytes, padding);
+        self.feed.metadata(self.shown, bytes, padding);
         Ok(true)
     }
 
@@ -296,7 +340,7 @@ impl Stream {
         let path = self.path_in_chunk();
         let Some(data) = self.data(env, folder)? else { return Ok(false) };
         let Some(files) = &mut self.files else { return Ok(false) };
-        self.feed.metadata_reset(self.handle, &data);
+        self.feed.metadata_reset(self.shown, &data);
         data.set_len(0).on("truncate", path.as_path())?;
         files.data_len = 0;
         Ok(true)

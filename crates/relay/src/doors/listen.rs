@@ -12,7 +12,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::tls::{Gate, Refused, Visitor};
-use super::{Complaints, First, Gone, Hosts, Lobby, Peers, Place, Socket, Who};
+use super::{
+    Complaints, First, Gone, Hosts, Lobby, Peers, Place, Socket, Who, end_when_gone, end_when_mute,
+};
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::data::Data;
@@ -188,6 +190,10 @@ impl Door {
                 door.complain(peer, &"its address is not allowed");
                 continue;
             }
+            if let Err(error) = end_when_gone(&stream) {
+                door.complain(peer, &error);
+                continue;
+            }
             let place = door.lobby.enter(peer.ip());
             begin(&door, Guest { number, place, stream, peer }, &mut tasks);
         }
@@ -243,7 +249,8 @@ async fn visit(
         return door.complain(peer, &"too many connections");
     };
     // On the heap: those who wait need none of it.
-    Box::pin(serve(&door, role, stream, Who::default(), peer, stop)).await;
+    let local = stream.local_addr().ok().map(|local| local.ip());
+    Box::pin(serve(&door, role, stream, Who::plain(peer.ip(), local), peer, stop)).await;
     drop((seat, known));
 }
 
@@ -294,9 +301,16 @@ async fn serve(
 ) {
     let registry = Arc::clone(&door.inside.registry);
     let identity = who.identity.clone();
+    let watched = match role {
+        Role::Control | Role::Data => stream.tcp().and_then(end_when_mute),
+        Role::Viewer => Ok(()),
+    };
+    if let Err(error) = watched {
+        return door.complain(peer, &error);
+    }
     let result = match role {
         Role::Control => Control::new(registry, who).serve(stream, stop).await,
-        Role::Data => Data::new(registry, stream, who.identity, stop).serve().await,
+        Role::Data => Data::new(registry, stream, who, stop).serve().await,
         Role::Viewer => viewer::Connection::new(registry, who, stream).serve(stop).await,
     };
     if let Err(error) = result {

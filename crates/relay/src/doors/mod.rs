@@ -34,7 +34,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant as Deadline;
 use wire::live::{COMMAND_HEADER_LEN, Command, CommandHeader};
 
-pub(crate) use socket::{Lent, Socket};
+pub(crate) use socket::{Lent, Socket, end_when_gone, end_when_mute};
 pub(crate) use who::{Identity, Who};
 
 /// The longest header that begins a connection.

@@ -6,11 +6,32 @@
 use std::io;
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, recv, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::tls::Encrypted;
+
+/// A peer that sends nothing for so long is asked whether it is still there, this often, so many times.
+const ASK_AFTER: Duration = Duration::from_secs(30);
+const ASK_EVERY: Duration = Duration::from_secs(10);
+const ASK_TIMES: u32 = 3;
+/// How long a producer may leave an answer without acknowledgement.
+const UNACKNOWLEDGED_MS: u32 = 60_000;
+
+/// Has the system end the connection when the machine of its peer is gone.
+pub(crate) fn end_when_gone(socket: &TcpStream) -> io::Result<()> {
+    sockopt::set_tcp_keepidle(socket, ASK_AFTER)?;
+    sockopt::set_tcp_keepintvl(socket, ASK_EVERY)?;
+    sockopt::set_tcp_keepcnt(socket, ASK_TIMES)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    Ok(())
+}
+
+/// The same while bytes are on their way to it. Not for viewers, who may stop to read for as long as they like.
+pub(crate) fn end_when_mute(socket: &TcpStream) -> io::Result<()> {
+    Ok(sockopt::set_tcp_user_timeout(socket, UNACKNOWLEDGED_MS)?)
+}
 
 /// How long an encrypted connection's goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);

@@ -206,7 +206,7 @@ impl Keys {
             return Err((Refusal::Role, Refused::Role(identity)));
         }
         let hosts = grant.and_then(|Grant { hosts, .. }| hosts.clone()).map(Arc::new);
-        Ok(Who { identity, hosts })
+        Ok(Who { identity, hosts, host: None })
     }
 }
 

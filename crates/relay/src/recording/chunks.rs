@@ -47,6 +47,9 @@ impl Recording {
             return Err(Error::ReservedPath { path: folder.to_string() });
         }
         let is_snapshot = request.override_name.is_some();
+        if let Some(present) = &mut self.resume {
+            present.was_abandoned = false;
+        }
         self.chunks.insert(request.chunk, Chunk::new(Some(request.created), folder, is_snapshot));
         Ok(())
     }

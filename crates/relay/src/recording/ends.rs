@@ -12,16 +12,19 @@ use wire::live::UnixSeconds;
 
 use super::Recording;
 use crate::arrivals::Arrivals;
+use crate::chunk::Chunk;
 use crate::chunk::Closing;
 use crate::chunk::Fate;
 use crate::env::Env;
 use crate::error::Result;
+use crate::resume::Present;
 
 impl Recording {
     /// A data connection showed whose it is.
     pub(crate) fn data_connected(&mut self, session: RelaySessionId) -> Option<Arc<Arrivals>> {
         let session = self.sessions.get_mut(&session)?;
         session.data_connections += 1;
+        session.data_is_gone = false;
         Some(Arc::clone(&session.arrivals))
     }
 
@@ -32,6 +35,7 @@ impl Recording {
         if session.data_connections > 0 {
             return Ok(());
         }
+        session.data_is_gone = true;
         let is_over = session.ended.is_some();
         self.drop_streams(env, |stream| {
             stream.session == id && (is_over || stream.closing.is_some())
@@ -116,7 +120,7 @@ impl Recording {
         self.sessions.retain(|id, session| {
             session.ended.is_none() || streams.values().any(|stream| stream.session == *id)
         });
-        if !self.sessions.is_empty() {
+        if !self.sessions.is_empty() || !self.has_begun {
             return Ok(());
         }
         self.feed.end();
@@ -124,8 +128,16 @@ impl Recording {
     }
 
     /// Closes the chunks that their producer left open. They stay where they are; those of a producer that can resume
-    /// are archived, so that its next chunk does not mix with them.
+    /// are archived, so that its next chunk does not mix with them, and what it need not send again is noted.
     fn close_open_chunks(&mut self, env: &Env) -> Result<()> {
+        let noted = match &self.resume {
+            Some(Present { can_resume: true, identity, known, .. })
+                if self.chunks.values().any(Chunk::is_open) =>
+            {
+                identity.write(&env.root, known)
+            }
+            _ => Ok(()),
+        };
         let open: Vec<ChunkId> = self.chunks.keys().copied().collect();
         for id in open {
             if let Some(chunk) = self.chunks.get_mut(&id).filter(|chunk| chunk.is_open()) {
@@ -142,7 +154,7 @@ impl Recording {
             }
             self.finish_chunk(env, id)?;
         }
-        Ok(())
+        noted
     }
 }
 

@@ -10,11 +10,12 @@
 mod chunks;
 mod ends;
 mod metadata;
-mod packets;
+pub(crate) mod packets;
 mod pending;
 mod streams;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -47,6 +48,9 @@ pub(crate) struct Recording {
     has_rotated: bool,
     /// Streams that ended last, and whose they were; for questions that come late.
     left: VecDeque<(RelaySessionId, StreamHandle)>,
+    /// Whether somebody has joined, or tried to and failed.
+    has_begun: bool,
+    was_joined: bool,
     is_closed: bool,
     /// Who it is and where it was, for sessions that may come back.
     pub(crate) resume: Option<Present>,
@@ -64,6 +68,10 @@ pub(crate) struct Session {
     pub(crate) ended: Option<Instant>,
     /// Data connections at present.
     pub(crate) data_connections: usize,
+    /// There was one, and there is none any more.
+    pub(crate) data_is_gone: bool,
+    /// Where its plain connections come from, see [`crate::doors::Who::host`].
+    pub(crate) host: Option<IpAddr>,
     pub(crate) arrivals: Arc<Arrivals>,
 }
 
@@ -86,6 +94,8 @@ impl Recording {
             session_folder_is_used: false,
             has_rotated: false,
             left: VecDeque::new(),
+            has_begun: false,
+            was_joined: false,
             is_closed: false,
             resume: None,
             jobs: Vec::new(),
@@ -149,13 +159,24 @@ impl Recording {
             return Err(Error::UnknownChunk { chunk });
         }
         self.sessions.insert(id, session);
+        (self.has_begun, self.was_joined) = (true, true);
         Ok(true)
+    }
+
+    /// Who made it could not join. It goes again, unless somebody else has joined.
+    pub(crate) const fn nobody_came(&mut self) {
+        self.has_begun = true;
+    }
+
+    /// Whether it ever had a producer.
+    pub(crate) const fn was_joined(&self) -> bool {
+        self.was_joined
     }
 
     /// Ends the recording session if nobody writes here any more and everything is in its last place. Says so
     /// once; nobody can join afterwards.
     pub(crate) fn close_if_over(&mut self) -> bool {
-        let is_over = self.sessions.is_empty() && self.chunks.is_empty();
+        let is_over = self.has_begun && self.sessions.is_empty() && self.chunks.is_empty();
         is_over && !std::mem::replace(&mut self.is_closed, true)
     }
 

@@ -1,6 +1,7 @@
 //! What streams bring: packets and their index entries meet, are written in the order of their numbers, and what is lost of
 //! them is noted.
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use wire::live::DataHeader;
@@ -19,26 +20,51 @@ use crate::journal;
 use crate::losses::Loss;
 use crate::losses::LossCause;
 use crate::merge::Lost;
-use crate::merge::Place;
 use crate::merge::Refused;
 use crate::merge::Step;
 use crate::release::Released;
 use crate::stream::Kind;
 use crate::stream::Slot;
+use crate::stream::Stream;
+
+/// Where a packet comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Source {
+    /// A data connection whose relay session is known.
+    Session(RelaySessionId),
+    /// One that has brought no packet yet, see [`crate::doors::Who::host`].
+    Host(Option<IpAddr>),
+}
+
+/// What became of the packet that an entry is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// It may still come.
+    Waiting,
+    /// Both are written, or nothing is waited for any more.
+    Written,
+    /// It will not come, and the producer can send it again.
+    Lost,
+}
 
 impl Recording {
-    /// A packet's header came. `bound` is the relay session its connection belongs to, once known.
+    /// A packet's header came.
     pub(crate) fn begin_packet(
         &mut self,
         env: &Env,
-        bound: Option<RelaySessionId>,
+        from: Source,
         header: &DataHeader,
     ) -> Result<(RelaySessionId, Slot)> {
         let handle = header.stream;
-        let stream = self.streams.get_mut(&handle).ok_or(Error::UnknownStream { handle })?;
-        if bound.is_some_and(|bound| bound != stream.session) {
-            return Err(Error::UnknownStream { handle });
-        }
+        let sessions = &self.sessions;
+        let is_its = |stream: &&mut Stream| match from {
+            Source::Session(session) => session == stream.session,
+            Source::Host(host) => {
+                sessions.get(&stream.session).is_some_and(|session| session.host == host)
+            }
+        };
+        let stream = self.streams.get_mut(&handle).filter(is_its);
+        let stream = stream.ok_or(Error::UnknownStream { handle })?;
         if stream.kind == Kind::Metadata {
             return Err(Error::WrongKind { handle });
         }
@@ -68,42 +94,70 @@ impl Recording {
         &mut self,
         env: &Env,
         header: &DataHeader,
-        place: Place,
+        slot: &Slot,
         now: Instant,
     ) -> Result<()> {
         let handle = header.stream;
-        let stream = self.streams.get_mut(&handle).ok_or(Error::UnknownStream { handle })?;
+        let stream = self.streams.get_mut(&handle).filter(|_| slot.pen.is_valid());
+        let stream = stream.ok_or(Error::UnknownStream { handle })?;
         stream.grow(header.packet_len());
         let indexed = stream.kind.is_indexed();
-        stream.merge.packet_done(header.net_seq_num, place, indexed, now);
+        stream.merge.packet_done(header.net_seq_num, slot.place, indexed, now);
         env.counters.packets.add(1);
         env.counters.packet_bytes.add(header.packet_len());
         self.settle(env, handle)
     }
 
-    /// The connection ended inside the packet; what was written of it is to be cut off by the caller.
-    pub(crate) fn cut_packet(&mut self, env: &Env, handle: StreamHandle) -> Result<()> {
-        env.counters.packets_cut_short.add(1);
-        if let Some(stream) = self.streams.get_mut(&handle) {
-            stream.merge.packet_cut_short();
+    /// The connection ended inside the packet: what was written of it is cut off, unless the stream did that when it ended.
+    pub(crate) fn cut_packet(
+        &mut self,
+        env: &Env,
+        handle: StreamHandle,
+        slot: &Slot,
+    ) -> Result<()> {
+        if !slot.pen.is_valid() {
+            return Ok(());
         }
-        self.settle(env, handle)
+        let cut = self.stop_writing(env, handle);
+        cut.and(self.settle(env, handle))
     }
 
-    /// Takes an index entry; says whether packet and entry are written.
+    /// Takes the file of a stream from who writes to it, and cuts off what there is of a packet.
+    pub(super) fn stop_writing(&mut self, env: &Env, handle: StreamHandle) -> Result<()> {
+        let Some((stream, folder)) = self.stream_in_folder(handle) else { return Ok(()) };
+        if stream.stop_writing(env, folder)? {
+            env.counters.packets_cut_short.add(1);
+        }
+        Ok(())
+    }
+
+    /// Cuts off what its producer will send again.
+    pub(super) fn cut_to_committed(&mut self, env: &Env, handle: StreamHandle) -> Result<()> {
+        let Some((stream, folder)) = self.stream_in_folder(handle) else { return Ok(()) };
+        stream.cut_to_committed(env, folder)
+    }
+
+    /// A stream, and the folder of the chunk it is in.
+    fn stream_in_folder(&mut self, handle: StreamHandle) -> Option<(&mut Stream, &RelativePath)> {
+        let stream = self.streams.get_mut(&handle)?;
+        let chunk = self.chunks.get(&stream.chunk?)?;
+        Some((stream, &chunk.folder))
+    }
+
+    /// Takes an index entry; says what became of its packet.
     pub(crate) fn index(
         &mut self,
         env: &Env,
         session: RelaySessionId,
         index: PacketIndex,
         now: Instant,
-    ) -> Result<bool> {
+    ) -> Result<Awaited> {
         let handle = index.handle;
         let stream = self.own(session, handle)?;
         if index.is_beacon() {
             env.counters.beacons.add(1);
             self.release(env, handle, &Released::Beacon(index))?;
-            return Ok(true);
+            return Ok(Awaited::Written);
         }
         if !stream.kind.is_indexed() {
             return Err(Error::WrongKind { handle });
@@ -117,12 +171,30 @@ impl Recording {
             .index(index, max, now)
             .map_err(|why| refused(why, handle, index.net_seq_num, max))?;
         self.settle(env, handle)?;
-        Ok(self.is_resolved(handle, index.net_seq_num))
+        Ok(self.awaited(session, handle, index.net_seq_num))
     }
 
-    /// Whether packet and entry are written, or nothing is waited for any more.
-    pub(crate) fn is_resolved(&self, handle: StreamHandle, number: NetSeqNum) -> bool {
-        self.streams.get(&handle).is_none_or(|stream| stream.merge.is_resolved(number))
+    /// What became of the packet of an entry. One that was lost counts as such only where its producer sends it again.
+    pub(crate) fn awaited(
+        &self,
+        session: RelaySessionId,
+        handle: StreamHandle,
+        number: NetSeqNum,
+    ) -> Awaited {
+        let data_is_gone = self.sessions.get(&session).is_none_or(|session| session.data_is_gone);
+        match self.streams.get(&handle) {
+            None if self.can_resume() => Awaited::Lost,
+            Some(stream) if stream.merge.has_lost(number) && self.can_resume() => Awaited::Lost,
+            Some(stream) if stream.merge.is_resolved(number) => Awaited::Written,
+            Some(_) if data_is_gone && self.can_resume() => Awaited::Lost,
+            Some(_) => Awaited::Waiting,
+            None => Awaited::Written,
+        }
+    }
+
+    /// Whether its producer said that it comes back and sends again what was not acknowledged.
+    pub(crate) fn can_resume(&self) -> bool {
+        self.resume.as_ref().is_some_and(|present| present.can_resume)
     }
 
     /// Does what the stream's halves allow, then lets the stream go if it is closed and complete.
@@ -135,7 +207,7 @@ impl Recording {
             }
         }
         let Some(stream) = self.streams.get(&handle) else { return Ok(()) };
-        self.feed.settled(handle, stream.merge.lowest_waiting(), stream.merge.last_index());
+        self.feed.settled(stream.shown, stream.merge.lowest_waiting(), stream.merge.last_index());
         match stream.closing {
             Some(last) if stream.merge.is_complete(last, false) => self.drop_stream(env, handle),
             _ => Ok(()),
@@ -183,8 +255,12 @@ impl Recording {
             }
             Released::Lost(lost) => count_lost(env, handle, lost),
             Released::Beacon(beacon) => {
-                self.feed.beacon(handle, beacon);
-                self.feed.settled(handle, stream.merge.lowest_waiting(), stream.merge.last_index());
+                self.feed.beacon(stream.shown, beacon);
+                self.feed.settled(
+                    stream.shown,
+                    stream.merge.lowest_waiting(),
+                    stream.merge.last_index(),
+                );
             }
         }
         let losses = stream.meter.read(released);
@@ -205,6 +281,7 @@ impl Recording {
 fn refused(why: Refused, handle: StreamHandle, found: NetSeqNum, limit: usize) -> Error {
     match why {
         Refused::NotAfter(last) => Error::NotIncreasing { handle, found, last },
+        Refused::InFlight => Error::WithinPacket { handle, found },
         Refused::Full => Error::Limit { what: "unpaired packets of a stream", limit },
     }
 }

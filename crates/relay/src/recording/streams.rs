@@ -32,7 +32,8 @@ impl Recording {
     ) -> Result<()> {
         let owner = self.sessions.get(&session).ok_or(Error::UnknownSession { session })?;
         let id = request.chunk.unwrap_or(ChunkId::new(0));
-        let seen = (Arc::clone(&self.feed), handle);
+        let shown = env.next_shown_stream();
+        let seen = (Arc::clone(&self.feed), shown);
         let mut stream = Stream::new(session, request, owner.kind, seen);
         let path = stream.path_in_chunk();
         if path.components().next().is_none_or(names::is_reserved) || names::has_manifest(&path) {
@@ -44,9 +45,9 @@ impl Recording {
             return Err(Error::Limit { what: "streams of one chunk", limit });
         }
         let folder = chunk.folder.clone();
-        self.feed.add(session, handle, request, || env.next_trace());
+        self.feed.add(session, shown, request, || env.next_trace());
         if let Err(error) = stream.enter(env, &folder, &folder, None) {
-            self.feed.forget(handle);
+            self.feed.forget(shown);
             return Err(error);
         }
         self.streams.insert(handle, stream);
@@ -96,7 +97,7 @@ impl Recording {
         Ok(())
     }
 
-    /// A stream enters the chunk its rotation names, or none.
+    /// A stream enters the chunk its rotation names, or none. Whatever fails, it has left the one before.
     pub(super) fn follow_rotation(
         &mut self,
         env: &Env,
@@ -107,29 +108,39 @@ impl Recording {
         stream.meter.rotated();
         let left = stream.chunk.take();
         let entered = match stream.target.take() {
-            None => {
-                env.counters.beyond_last_chunk.add(stream.merge.drain().len() as u64);
-                stream.leave();
-                Ok(())
-            }
-            Some(id) => {
-                let old = left.and_then(|id| self.chunks.get(&id)).map(|old| old.folder.clone());
-                let old = old.unwrap_or_default();
-                let new = self.chunks.get(&id).ok_or(Error::UnknownChunk { chunk: id })?;
-                let first = stream.split(env, &old, at.get())?;
-                let number = stream.file_number();
-                stream.enter(env, &old, &new.folder, first).map(|moved| {
-                    if let (Some(left), Some(first)) = (left, first) {
-                        self.feed.relocate(handle, (left, number, first), moved, id);
-                    }
-                })
-            }
-            .and_then(|()| self.enter_chunk(env, handle, id)),
+            None => Ok(()),
+            Some(id) => self.enter_from(env, handle, (left, id), at),
         };
+        if let Some(stream) = self.streams.get_mut(&handle).filter(|stream| stream.chunk.is_none())
+        {
+            env.counters.beyond_last_chunk.add(stream.merge.drain().len() as u64);
+            stream.leave();
+        }
         match left {
             Some(left) => entered.and(self.leave_chunk(env, left)),
             None => entered,
         }
+    }
+
+    /// A stream enters a chunk with its packets from `at` on.
+    fn enter_from(
+        &mut self,
+        env: &Env,
+        handle: StreamHandle,
+        (left, id): (Option<ChunkId>, ChunkId),
+        at: PacketSeqNum,
+    ) -> Result<()> {
+        let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
+        let old = left.and_then(|id| self.chunks.get(&id)).map(|old| old.folder.clone());
+        let old = old.unwrap_or_default();
+        let new = self.chunks.get(&id).ok_or(Error::UnknownChunk { chunk: id })?;
+        let first = stream.split(env, &old, at.get())?;
+        let (number, shown) = (stream.file_number(), stream.shown);
+        let moved = stream.enter(env, &old, &new.folder, first)?;
+        if let (Some(left), Some(first)) = (left, first) {
+            self.feed.relocate(shown, (left, number, first), moved, id);
+        }
+        self.enter_chunk(env, handle, id)
     }
 
     pub(crate) fn close_stream(
@@ -158,21 +169,23 @@ impl Recording {
         dropped.fold(Ok(()), Result::and)
     }
 
-    /// A stream ends: what still waits for its other half is counted.
+    /// A stream ends. What still waits for its other half is counted, or, where the producer sends it again, cut off.
     pub(super) fn drop_stream(&mut self, env: &Env, handle: StreamHandle) -> Result<()> {
+        let stopped = self.stop_writing(env, handle);
+        let can_resume = self.can_resume();
+        let cut = if can_resume { self.cut_to_committed(env, handle) } else { Ok(()) };
         let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
         let steps = stream.merge.drain();
-        let released = self.carry_out(env, handle, steps);
+        let released = stopped.and(cut).and(self.carry_out(env, handle, steps));
         let Some(stream) = self.streams.remove(&handle) else { return released };
-        let can_resume = self.resume.as_ref().is_some_and(|present| present.can_resume);
         if can_resume && stream.closing.is_none() {
-            self.feed.suspend_stream(handle);
+            self.feed.suspend_stream(stream.shown);
         } else {
-            self.feed.close_stream(handle);
+            self.feed.close_stream(stream.shown);
         }
         self.gone.push(handle);
         if let (Some(present), Some(number)) = (&mut self.resume, stream.merge.last_committed()) {
-            present.known.positions.insert(stream.path_in_chunk(), number.get());
+            present.known.note(stream.path_in_chunk(), number.get());
         }
         if self.left.len() >= LEFT_KEPT {
             self.left.pop_front();

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use wire::live::viewer::{AttachReply, Command, Header, Request};
@@ -55,10 +54,7 @@ impl<S: Socket> Connection<S> {
 
     /// Serves the connection until its end, or until `stop` says so.
     pub(crate) async fn serve(mut self, mut stop: watch::Receiver<bool>) -> Result<()> {
-        let socket = self.stream.tcp()?;
-        socket.set_nodelay(true)?;
-        // A viewer whose machine is gone must not keep its place for ever.
-        sockopt::set_socket_keepalive(socket, true).map_err(std::io::Error::from)?;
+        self.stream.tcp()?.set_nodelay(true)?;
         let result = tokio::select! {
             result = self.answer_all() => result,
             _ = stop.wait_for(|stop| *stop) => Ok(()),

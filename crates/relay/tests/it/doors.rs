@@ -173,3 +173,36 @@ fn hosts_that_are_not_named_are_turned_away() {
         runtime.block_on(relay.shutdown());
     }
 }
+
+/// Whether the system asks after the peer of the relay's end of a connection: timer 2 of its line.
+fn is_asked_after(client: &TcpStream) -> bool {
+    let end = |address: SocketAddr| match address {
+        SocketAddr::V4(v4) => {
+            format!("{:08X}:{:04X}", u32::from_ne_bytes(v4.ip().octets()), v4.port())
+        }
+        SocketAddr::V6(_) => panic!("{address}"),
+    };
+    let (theirs, ours) = (client.peer_addr().unwrap(), client.local_addr().unwrap());
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    table.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, local, remote, "01", _, timer, ..] = words.as_slice() else { return false };
+        let Some(("02", when)) = timer.split_once(':') else { return false };
+        // Hundredths of a second.
+        let is_soon = u64::from_str_radix(when, 16).unwrap() <= 3000;
+        *local == end(theirs) && *remote == end(ours) && is_soon
+    })
+}
+
+#[test]
+fn peers_whose_machines_are_gone_are_found_out() {
+    let (runtime, root) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let relay = start(&runtime, root.path(), Limits::default());
+    let mut producer = Producer::new(&relay, session("s"));
+    producer.chunk(0);
+    let viewer = view(&relay);
+    for socket in [&producer.control.socket, &producer.data, &viewer] {
+        wait_until("a timer", || is_asked_after(socket));
+    }
+    runtime.block_on(relay.shutdown());
+}

@@ -1,6 +1,7 @@
 //! Peers that lie: names that lead elsewhere, lengths that are not meant, handles of others, bytes that are nothing.
 //! Every time: a clear answer or a closed connection, nothing outside the root, and the next producer is served.
 
+use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -15,7 +16,9 @@ use wire::live::{
 
 use crate::client::{Reply, end, is_closed};
 use crate::disk::{files, manifests, wait_until};
-use crate::producer::{CREATED, Producer, STREAM_PATH, add_stream, greet, index, session, start};
+use crate::producer::{
+    CREATED, Producer, STREAM_PATH, add_stream, greet, index, packets, session, start,
+};
 
 struct Setup {
     runtime: Runtime,
@@ -230,6 +233,47 @@ fn handles_of_another_session_do_not_work() {
     let mut after = files(&setup.root);
     after.retain(|path, _| before.contains_key(path));
     assert_eq!(after, before);
+    setup.end();
+}
+
+#[test]
+fn a_second_connection_cannot_write_where_a_packet_is_being_written() {
+    let setup = Setup::new(Limits::default());
+    let mut victim = setup.producer("victim");
+    let stream = victim.stream("ch_0", 0);
+    victim.packet(stream, 0);
+    victim.index(stream, 0);
+    let bytes = Producer::packet_bytes(stream, 1);
+    let (half, rest) = bytes.split_at(70);
+    victim.data.write_all(half).unwrap();
+    let file = setup.root.join(victim.folder.as_path()).join(STREAM_PATH).join("ch_0");
+    wait_until("half a packet", || fs::metadata(&file).unwrap().len() == 128 + 70 - 32);
+    for number in [1, 2, 1 << 63] {
+        let mut stranger = TcpStream::connect(setup.relay.data_addr()).unwrap();
+        let mut bytes = Producer::packet_bytes(stream, 1);
+        bytes[16..24].copy_from_slice(&u64::to_be_bytes(number));
+        stranger.write_all(&bytes).unwrap();
+        assert!(is_closed(&mut stranger));
+    }
+    victim.data.write_all(rest).unwrap();
+    victim.index(stream, 1);
+    assert_eq!(fs::read(&file).unwrap(), packets(0..2));
+    setup.end();
+}
+
+#[test]
+fn handles_cannot_be_guessed() {
+    let setup = Setup::new(Limits::default());
+    let mut victim = setup.producer("victim");
+    let handles: Vec<u64> =
+        (0..8).map(|number| victim.stream(&format!("ch_{number}"), 0).get()).collect();
+    // Each bit but the first is as good as any; eight handles that agree in the upper half are no accident.
+    assert!(handles.iter().all(|handle| handle >> 63 == 0));
+    assert!(handles.iter().any(|handle| handle >> 31 != handles[0] >> 31), "{handles:x?}");
+    let mut numbered = handles.clone();
+    numbered.sort_unstable();
+    numbered.dedup();
+    assert_eq!(numbered.len(), handles.len());
     setup.end();
 }
 

@@ -347,3 +347,23 @@ fn many_streams_are_recorded_with_few_open_files() {
     assert_eq!(metadata, b"moremoremore");
     runtime.block_on(relay.shutdown());
 }
+
+#[test]
+fn a_stream_whose_next_chunk_is_gone_leaves_the_old_one() {
+    let (mut setup, stream) = Setup::new();
+    let producer = &mut setup.producer;
+    producer.packet(stream, 0);
+    producer.index(stream, 0);
+    producer.chunk(1);
+    producer.rotate(Some(1), &[(stream, 2)]);
+    producer.close_chunk(0, Some(CloseAction::MoveToArchives));
+    producer.close_chunk(1, None);
+    wait_until("the end of chunk 1", || !producer.exists(1));
+    producer.packet(stream, 1);
+    let pivot = Request::SendIndex(crate::producer::index(stream, 1));
+    assert!(!producer.code(&pivot).is_ok());
+    wait_until("the end of chunk 0", || !producer.exists(0));
+    assert_eq!(std::fs::read(setup.file(CHUNK_0).join("ch_0")).unwrap(), packets(0..2));
+    setup.runtime.block_on(setup.relay.shutdown());
+    assert_eq!(manifests(&setup.root.path().canonicalize().unwrap()).len(), 1);
+}

@@ -99,7 +99,8 @@ pub struct Limits {
     pub unpaired_per_stream: usize,
     /// How long they may wait.
     pub pair_timeout: Duration,
-    /// How long the acknowledgement of an index entry waits for its packet while nothing comes on the data connection.
+    /// How long the acknowledgement of an index entry waits for its packet while nothing comes on the data connection. A
+    /// producer that can resume is never acknowledged without it: after 20 times as long its connection is closed.
     pub ack_patience: Duration,
     /// Losses noted with their place in one chunk; further ones are counted.
     pub losses_per_chunk: usize,

@@ -120,7 +120,7 @@ impl Recording {
         self.sessions.retain(|id, session| {
             session.ended.is_none() || streams.values().any(|stream| stream.session == *id)
         });
-        if !self.sessions.is_empty() || !self.has_begun {
+        if !self.sessions.is_empty() || !self.has_begun() {
             return Ok(());
         }
         self.feed.end();

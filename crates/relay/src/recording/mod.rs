@@ -48,15 +48,23 @@ pub(crate) struct Recording {
     has_rotated: bool,
     /// Streams that ended last, and whose they were; for questions that come late.
     left: VecDeque<(RelaySessionId, StreamHandle)>,
-    /// Whether somebody has joined, or tried to and failed.
-    has_begun: bool,
-    was_joined: bool,
+    beginning: Beginning,
     is_closed: bool,
     /// Who it is and where it was, for sessions that may come back.
     pub(crate) resume: Option<Present>,
     jobs: Vec<Job>,
     /// Streams that ended since the last call of [`Recording::take_gone`].
     gone: Vec<StreamHandle>,
+}
+
+/// Whether a recording session's first producer has come.
+#[derive(Debug, Clone, Copy)]
+enum Beginning {
+    /// It is about to join.
+    Awaited,
+    /// It could not.
+    Failed,
+    Joined,
 }
 
 /// A relay session: the connections of one consumer daemon.
@@ -94,8 +102,7 @@ impl Recording {
             session_folder_is_used: false,
             has_rotated: false,
             left: VecDeque::new(),
-            has_begun: false,
-            was_joined: false,
+            beginning: Beginning::Awaited,
             is_closed: false,
             resume: None,
             jobs: Vec::new(),
@@ -159,24 +166,31 @@ impl Recording {
             return Err(Error::UnknownChunk { chunk });
         }
         self.sessions.insert(id, session);
-        (self.has_begun, self.was_joined) = (true, true);
+        self.beginning = Beginning::Joined;
         Ok(true)
     }
 
     /// Who made it could not join. It goes again, unless somebody else has joined.
     pub(crate) const fn nobody_came(&mut self) {
-        self.has_begun = true;
+        if matches!(self.beginning, Beginning::Awaited) {
+            self.beginning = Beginning::Failed;
+        }
+    }
+
+    /// Whether who made it has joined, or has failed to.
+    const fn has_begun(&self) -> bool {
+        !matches!(self.beginning, Beginning::Awaited)
     }
 
     /// Whether it ever had a producer.
     pub(crate) const fn was_joined(&self) -> bool {
-        self.was_joined
+        matches!(self.beginning, Beginning::Joined)
     }
 
     /// Ends the recording session if nobody writes here any more and everything is in its last place. Says so
     /// once; nobody can join afterwards.
     pub(crate) fn close_if_over(&mut self) -> bool {
-        let is_over = self.has_begun && self.sessions.is_empty() && self.chunks.is_empty();
+        let is_over = self.has_begun() && self.sessions.is_empty() && self.chunks.is_empty();
         is_over && !std::mem::replace(&mut self.is_closed, true)
     }
 

@@ -1,13 +1,15 @@
 //! A producer for tests: requests out, replies in, over real sockets.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use wire::live::{
     AddStreamReply, ChunkExistsReply, CloseTraceChunkReply, Command, ConfigurationReply,
-    CreateSessionReply, Decoded, PendingReply, ProtocolMinor, Request, Result, ReturnReply,
-    StreamPositionsReply, Version,
+    CreateSessionReply, Decoded, PendingReply, ProtocolMinor, Request, Result, ReturnCode,
+    ReturnReply, StreamHandle, StreamPositionsReply, Version, ViewedStreamId,
 };
 
 /// How long a reply may take before the test fails.
@@ -26,6 +28,22 @@ pub(crate) enum Reply {
     Pending(PendingReply),
     Plain(ReturnReply),
     Positions(StreamPositionsReply),
+}
+
+thread_local! {
+    /// What viewers know streams by that this test's relay gave handles for, which it counts as they are added.
+    static SHOWN: RefCell<HashMap<StreamHandle, ViewedStreamId>> = RefCell::default();
+}
+
+/// A relay starts: no stream has been added to it.
+pub(crate) fn forget_shown() {
+    SHOWN.take();
+}
+
+/// What viewers know a stream by. What is no producer's handle is that already.
+pub(crate) fn shown(stream: StreamHandle) -> ViewedStreamId {
+    let shown = SHOWN.with_borrow(|shown| shown.get(&stream).copied());
+    shown.unwrap_or(ViewedStreamId::new(stream.get()))
 }
 
 /// A control connection.
@@ -68,6 +86,12 @@ impl<S: Read + Write> Control<S> {
             match decode(command, self.minor, &bytes).unwrap() {
                 Decoded::Complete { value, used } => {
                     assert_eq!(used, bytes.len());
+                    if let Reply::Stream(AddStreamReply { handle, code: ReturnCode::OK }) = value {
+                        SHOWN.with_borrow_mut(|shown| {
+                            let number = shown.len() as u64 + 1;
+                            shown.insert(handle, ViewedStreamId::new(number));
+                        });
+                    }
                     return value;
                 }
                 Decoded::Incomplete { needed } => {

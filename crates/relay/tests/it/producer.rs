@@ -14,7 +14,7 @@ use wire::live::{
     TraceChunkExists, TraceFormat, UnixSeconds, Version,
 };
 
-use crate::client::{Control, Reply};
+use crate::client::{Control, Reply, forget_shown};
 
 /// 2026-11-20T16:22:18Z, in names `20261120-162218`.
 pub(crate) const CREATED: u64 = 1_795_191_738;
@@ -36,6 +36,7 @@ pub(crate) fn start_with(
     root: &Path,
     set_up: impl FnOnce(&mut Config),
 ) -> Relay {
+    forget_shown();
     runtime.block_on(async {
         let mut config = Config::new(root);
         config.control.set_port(0);

@@ -17,6 +17,7 @@ use wire::live::{
     ViewedStreamId, ViewerSessionId,
 };
 
+use crate::client::shown;
 use crate::disk::wait_until;
 use crate::producer::{
     Producer, STREAM_PATH, add_stream, index, packet, session, start, start_with,
@@ -108,7 +109,7 @@ impl Setup {
     }
 
     pub(crate) fn viewed(&self) -> ViewedStreamId {
-        ViewedStreamId::new(self.stream.get())
+        shown(self.stream)
     }
 
     /// A viewer that is attached and has read all metadata.
@@ -202,7 +203,7 @@ impl Viewer {
     }
 
     pub(crate) fn metadata(&mut self, stream: StreamHandle) -> Vec<u8> {
-        let request = Request::GetMetadata(ViewedStreamId::new(stream.get()));
+        let request = Request::GetMetadata(shown(stream));
         match self.ask(&request) {
             Reply::Metadata(MetadataReply::Bytes(_) | MetadataReply::NoneNew, bytes) => bytes,
             other => panic!("{other:?}"),
@@ -673,7 +674,7 @@ fn packets_without_metadata_wait() {
     let mut viewer = Viewer::connect(&relay, 15);
     let session = viewer.sessions().first().unwrap().session;
     viewer.attach(session, Seek::Beginning);
-    let stream = ViewedStreamId::new(handle.get());
+    let stream = shown(handle);
     assert_eq!(viewer.next(stream).index, NextIndex::NotYet);
     producer.metadata(metadata, METADATA);
     producer.ok(&Order::StreamsSent);
@@ -716,7 +717,7 @@ fn a_session_without_timer_speaks_for_streams_that_are_silent() {
     assert!(before.elapsed() >= grace, "metadata had time to come");
     // The stream that never had a packet: the class of its channel, the time of the other.
     // The packets may have come at some distance from each other, and then it speaks for each.
-    let said = wait_for(|| match viewer.next(ViewedStreamId::new(silent.get())).index {
+    let said = wait_for(|| match viewer.next(shown(silent)).index {
         NextIndex::NotYet | NextIndex::Inactive { until: 1..3, .. } => None,
         said => Some(said),
     });
@@ -777,7 +778,7 @@ fn what_makes_no_sense_is_answered_with_an_error() {
     assert_eq!(viewer.ask(&attach(nowhere)), refused(AttachReply::Unknown));
     assert_eq!(viewer.next(stream).index, NextIndex::Failed, "not attached");
     assert_eq!(viewer.bytes(stream, 0, 128).0, PacketPiece::Failed);
-    let metadata = Request::GetMetadata(ViewedStreamId::new(setup.metadata.get()));
+    let metadata = Request::GetMetadata(shown(setup.metadata));
     assert_eq!(viewer.ask(&metadata), Reply::Metadata(MetadataReply::Failed, Vec::new()));
     let streams = Request::GetNewStreams(session);
     assert_eq!(viewer.ask(&streams), Reply::Streams(NewStreamsReply::Failed, Vec::new()));
@@ -802,7 +803,7 @@ fn what_makes_no_sense_is_answered_with_an_error() {
     assert_eq!(viewer.next(ViewedStreamId::new(u64::MAX)).index, NextIndex::Failed);
     let data_stream = Request::GetMetadata(stream);
     assert_eq!(viewer.ask(&data_stream), Reply::Metadata(MetadataReply::Failed, Vec::new()));
-    let metadata = ViewedStreamId::new(setup.metadata.get());
+    let metadata = shown(setup.metadata);
     assert_eq!(viewer.next(metadata).index, NextIndex::HangUp);
     setup.end();
 }

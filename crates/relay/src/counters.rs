@@ -77,6 +77,8 @@ counters! {
     promises_broken,
     /// Chunks sealed.
     chunks_sealed,
+    /// Attempts to seal a chunk that failed; each is made again.
+    seals_failed,
     /// Sealed chunks that were compressed.
     chunks_compressed,
     /// Bytes of their data streams.

@@ -42,7 +42,8 @@ pub enum Event {
         /// The chunk.
         chunk: ChunkId,
     },
-    /// A trace chunk is complete but could not be made durable or moved; the log says why.
+    /// A trace chunk is complete but could not be made durable or moved, and is not tried again before the next start: somebody
+    /// has deleted it, or the relay ends; the log says why.
     SealFailed {
         /// The session.
         recording: RecordingName,

@@ -20,7 +20,7 @@ use crate::mend::{Mended, mend};
 use crate::names::{self, Names};
 use crate::resume::{self, Identity, Known};
 use crate::root::Root;
-use crate::seal::{Job, SealJob, move_chunk};
+use crate::seal::{Attempt, Attempts, Done, Job, SealJob, move_chunk};
 
 /// Losses read from a journal.
 const MAX_LOSSES: usize = 10_000;
@@ -115,7 +115,9 @@ impl Found {
             }
         }
         for (job, told) in self.jobs.drain(..).zip(&mut self.recovered.interrupted) {
-            if let Event::Sealed(sealed) = Job::Seal(Box::new(job)).run(env).event {
+            if let Attempt::Done(Done { event: Event::Sealed(sealed), .. }) =
+                Attempts::of(Job::Seal(Box::new(job))).run(env)
+            {
                 let moved = |path: &PathBuf| match path.strip_prefix(&told.folder) {
                     Ok(rest) => sealed.folder.join(rest),
                     Err(_) => path.clone(),

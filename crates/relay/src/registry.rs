@@ -15,6 +15,7 @@ use wire::live::{
     SessiondUuid, StreamHandle,
 };
 
+use crate::after::{Announce, pause};
 use crate::doors::{self, Who};
 use crate::env::Env;
 use crate::error::{Error, Result};
@@ -24,7 +25,7 @@ use crate::jobs::Jobs;
 use crate::names;
 use crate::recording::{Recording, Session};
 use crate::resume::{self, Identity, Known, Present};
-use crate::seal::{Job, parent};
+use crate::seal::{Attempt, Attempts, Done, parent};
 use crate::stream::Kind;
 
 /// The most numbers tried for a folder that is taken.
@@ -43,7 +44,7 @@ pub(crate) struct Registry {
     events: broadcast::Sender<Event>,
     /// At most one job for each chunk there is, so bounded by the limits of chunks and recordings.
     /// Whose they are is told by where a recording session is in memory, which stays while it has jobs.
-    jobs: Mutex<Jobs<usize, (Arc<Shared>, Job)>>,
+    jobs: Mutex<Jobs<usize, (Arc<Shared>, Attempts)>>,
     pub(crate) job_added: Notify,
 }
 
@@ -118,6 +119,7 @@ impl Registry {
         if !jobs.is_empty() {
             let mut waiting = lock(&self.jobs);
             for job in jobs {
+                let job = Attempts::of(job);
                 waiting.add(Arc::as_ptr(shared).addr(), (Arc::clone(shared), job));
             }
             drop(waiting);
@@ -337,19 +339,55 @@ impl Registry {
     pub(crate) fn run_jobs(&self) {
         loop {
             let mut jobs = lock(&self.jobs);
-            let Some((whose, (shared, job))) = jobs.begin() else { return };
-            if jobs.is_ready() {
+            let now = Instant::now();
+            let Some((whose, (shared, mut attempts))) = jobs.begin(now) else { return };
+            if jobs.is_ready(now) {
                 self.job_added.notify_one();
             }
             drop(jobs);
-            let done = job.run(&self.env);
-            self.tell(done.event);
-            if let Some((chunk, folder)) = done.chunk {
-                self.act(&shared, |recording, _| recording.chunk_is_done(chunk, folder));
-                shared.chunk_done.notify_waiters();
+            let Announce { first_pause, longest_pause, .. } = self.env.outbox.announce;
+            let left = match attempts.run(&self.env) {
+                Attempt::Done(done) => {
+                    self.job_is_done(&shared, done);
+                    None
+                }
+                Attempt::Failed => {
+                    let pause = pause(first_pause, longest_pause, attempts.failures());
+                    let job = (Arc::clone(&shared), attempts);
+                    lock(&self.jobs).again(whose, job, Instant::now() + pause)
+                }
+            };
+            // Nothing is tried again when the relay ends; the next start does it.
+            if let Some((_, attempts)) = left
+                && let Some(done) = attempts.give_up(&self.env)
+            {
+                self.job_is_done(&shared, done);
             }
-            lock(&self.jobs).end(whose);
+            let mut jobs = lock(&self.jobs);
+            jobs.end(whose);
+            if jobs.next_rested().is_some() {
+                // Who wakes what rests is to know.
+                self.job_added.notify_one();
+            }
         }
+    }
+
+    fn job_is_done(&self, shared: &Arc<Shared>, Done { event, chunk }: Done) {
+        self.tell(event);
+        if let Some((chunk, folder)) = chunk {
+            self.act(shared, |recording, _| recording.chunk_is_done(chunk, folder));
+            shared.chunk_done.notify_waiters();
+        }
+    }
+
+    /// When the next job that failed is to be tried again.
+    pub(crate) fn next_rested(&self) -> Option<Instant> {
+        lock(&self.jobs).next_rested()
+    }
+
+    /// What failed is tried once more, and no further time.
+    pub(crate) fn end_rests(&self) {
+        lock(&self.jobs).end_rests();
     }
 
     /// Lets go of what has waited too long.

@@ -6,6 +6,7 @@
 //! whole in its last place.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 
 use tracedir::manifest::{Contents, MANIFEST_FORMAT, Manifest, Origin, SealedBy};
 use wire::live::{ChunkId, RelativePath, UnixSeconds};
@@ -67,82 +68,164 @@ pub(crate) struct Done {
     pub(crate) chunk: Option<(ChunkId, RelativePath)>,
 }
 
+/// A job and how far it has come, for it is tried again when it fails.
+#[derive(Debug)]
+pub(crate) struct Attempts {
+    job: Job,
+    failures: u32,
+    step: Step,
+}
+
+/// What came of an attempt.
+pub(crate) enum Attempt {
+    Done(Done),
+    /// Logged and counted; it is to be tried again.
+    Failed,
+}
+
+/// What of sealing is to be done next. No step is done again because a later one fails.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Prepare,
+    Move {
+        /// Name of the manifest.
+        manifest: &'static str,
+    },
+    Announce,
+    Forget,
+}
+
+impl Attempts {
+    pub(crate) const fn of(job: Job) -> Self {
+        Self { job, failures: 0, step: Step::Prepare }
+    }
+
+    /// How many failed.
+    pub(crate) const fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Does the job, or what is left of it.
+    pub(crate) fn run(&mut self, env: &Env) -> Attempt {
+        let (job, step) = (&self.job, &mut self.step);
+        let attempt = std::panic::catch_unwind(AssertUnwindSafe(|| job.run(env, step)));
+        // A panic has been reported where it happened.
+        let attempt = attempt.unwrap_or(Attempt::Failed);
+        if let Attempt::Failed = attempt {
+            self.failures = self.failures.saturating_add(1);
+            env.counters.seals_failed.add(1);
+        }
+        attempt
+    }
+
+    /// It is not tried again in this run of the relay.
+    pub(crate) fn give_up(self, env: &Env) -> Option<Done> {
+        match self.job {
+            Job::Seal(job) => Some(job.failed(env)),
+            Job::Delete { .. } => None,
+        }
+    }
+}
+
 impl Job {
-    /// Does it; what fails is logged here and told by the event.
-    pub(crate) fn run(self, env: &Env) -> Done {
+    fn run(&self, env: &Env, step: &mut Step) -> Attempt {
         match self {
-            Self::Seal(job) => job.run(env),
+            Self::Seal(job) => job.run(env, step),
             Self::Delete { recording, chunk, trash } => {
-                if let Err(error) = env.root.remove_tree(&trash) {
+                if let Err(error) = env.root.remove_tree(trash) {
                     tracing::error!(
                         folder = %trash,
                         error = &error as &dyn std::error::Error,
                         "cannot delete a cleared chunk; the next start tries again"
                     );
                 }
-                Done { event: Event::Cleared { recording, chunk }, chunk: None }
+                let event = Event::Cleared { recording: recording.clone(), chunk: *chunk };
+                Attempt::Done(Done { event, chunk: None })
             }
         }
     }
 }
 
 impl SealJob {
-    fn run(self, env: &Env) -> Done {
-        let folder = self.to.clone().unwrap_or_else(|| self.from.clone());
-        match self.seal(env) {
-            Ok(()) => {
-                env.counters.chunks_sealed.add(1);
-                let sealed = Sealed {
-                    recording: self.recording,
-                    chunk: self.chunk,
-                    folder: env.root.absolute(&folder),
-                    begin: self.begin,
-                    end: self.end,
-                    losses: losses::by_path(self.losses),
-                    streams: self.members.iter().map(|path| path.as_path().into()).collect(),
-                };
-                Done { event: Event::Sealed(sealed), chunk: Some((self.chunk, folder)) }
-            }
-            Err(error) => {
-                tracing::error!(
-                    folder = %self.from,
-                    error = &error as &dyn std::error::Error,
-                    "cannot seal a chunk"
-                );
-                // It appears there in one step.
-                let has_moved = env.root.exists(&folder);
-                let folder = if has_moved { folder } else { self.from };
-                let event = Event::SealFailed {
-                    recording: self.recording,
-                    chunk: self.chunk,
-                    folder: env.root.absolute(&folder),
-                };
-                Done { event, chunk: Some((self.chunk, folder)) }
-            }
+    fn run(&self, env: &Env, step: &mut Step) -> Attempt {
+        let Err(error) = self.seal(env, step) else { return Attempt::Done(self.sealed(env)) };
+        let error = &error as &dyn std::error::Error;
+        // Nothing brings back what somebody has deleted.
+        if env.root.is_missing(&self.from) && env.root.is_missing(self.last_place()) {
+            tracing::error!(folder = %self.from, error, "cannot seal a chunk: it is gone");
+            return Attempt::Done(self.failed(env));
         }
+        tracing::error!(folder = %self.from, error, "cannot seal a chunk; it is tried again");
+        Attempt::Failed
     }
 
-    fn seal(&self, env: &Env) -> Result<()> {
-        let root = &env.root;
-        let (number, entry) = &self.journal;
+    fn last_place(&self) -> &RelativePath {
+        self.to.as_ref().unwrap_or(&self.from)
+    }
+
+    fn sealed(&self, env: &Env) -> Done {
+        env.counters.chunks_sealed.add(1);
+        let folder = self.last_place();
+        let sealed = Sealed {
+            recording: self.recording.clone(),
+            chunk: self.chunk,
+            folder: env.root.absolute(folder),
+            begin: self.begin,
+            end: self.end,
+            losses: losses::by_path(self.losses.clone()),
+            streams: self.members.iter().map(|path| path.as_path().into()).collect(),
+        };
+        Done { event: Event::Sealed(sealed), chunk: Some((self.chunk, folder.clone())) }
+    }
+
+    fn failed(&self, env: &Env) -> Done {
+        // It appears there in one step.
+        let has_moved = env.root.exists(self.last_place());
+        let folder = if has_moved { self.last_place() } else { &self.from };
+        let event = Event::SealFailed {
+            recording: self.recording.clone(),
+            chunk: self.chunk,
+            folder: env.root.absolute(folder),
+        };
+        Done { event, chunk: Some((self.chunk, folder.clone())) }
+    }
+
+    fn seal(&self, env: &Env, step: &mut Step) -> Result<()> {
         // One that never had streams and stays is no more than its number.
         if self.members.is_empty() && self.to.is_none() {
             return Ok(());
         }
+        let (root, to) = (&env.root, self.last_place());
+        loop {
+            *step = match *step {
+                Step::Prepare => Step::Move { manifest: self.prepare(root, to)? },
+                Step::Move { manifest } => {
+                    let tops = self.is_shared_folder.then(|| {
+                        let manifest = RelativePath::new(manifest).ok();
+                        self.tops.iter().cloned().chain(manifest).collect()
+                    });
+                    move_chunk(root, &self.from, to, tops.as_ref())?;
+                    Step::Announce
+                }
+                Step::Announce => {
+                    env.outbox.add(root, to, &env.counters)?;
+                    Step::Forget
+                }
+                Step::Forget => return journal::remove(root, self.journal.0),
+            };
+        }
+    }
+
+    /// Makes the chunk complete and durable where it is; gives the name of its manifest.
+    fn prepare(&self, root: &Root, to: &RelativePath) -> Result<&'static str> {
+        let (number, entry) = &self.journal;
         self.complete_indexes(root)?;
         self.sync(root)?;
         self.session.map_or(Ok(()), |session| resume::sync(root, session))?;
-        let to = self.to.as_ref().unwrap_or(&self.from);
         let manifest = self.write_manifest(root, to)?;
         let moving = Some(journal::Move { to: to.clone(), sealed: true });
         journal::Entry { moving, ..entry.clone() }.write_synced(root, *number)?;
-        let tops = self.is_shared_folder.then(|| {
-            let manifest = RelativePath::new(manifest).ok();
-            self.tops.iter().cloned().chain(manifest).collect()
-        });
-        move_chunk(root, &self.from, to, tops.as_ref())?;
-        env.outbox.add(root, to, &env.counters)?;
-        journal::remove(root, *number)
+        Ok(manifest)
     }
 
     /// Makes the entries that never came from the headers of their packets.

@@ -234,12 +234,16 @@ async fn seal(registry: Arc<Registry>, mut stop: watch::Receiver<bool>) {
     loop {
         let is_stopping = tokio::select! {
             () = registry.job_added.notified(), if sealers.len() < SEALERS => false,
+            () = rested(registry.next_rested()), if sealers.len() < SEALERS => false,
             Some(done) = sealers.join_next() => {
                 ended(done);
                 continue;
             }
             _ = stop.wait_for(|stop| *stop) => true,
         };
+        if is_stopping {
+            registry.end_rests();
+        }
         let worker = Arc::clone(&registry);
         sealers.spawn_blocking(move || worker.run_jobs());
         if is_stopping {
@@ -248,6 +252,14 @@ async fn seal(registry: Arc<Registry>, mut stop: watch::Receiver<bool>) {
             }
             return;
         }
+    }
+}
+
+/// Waits until a job has rested, for ever if none does.
+async fn rested(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until.into()).await,
+        None => std::future::pending().await,
     }
 }
 

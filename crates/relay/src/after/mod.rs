@@ -34,6 +34,7 @@ use crate::server::ended;
 use nats::NatsFailure;
 pub use nats::{NatsSubject, NatsSubjectError};
 pub(crate) use outbox::Outbox;
+pub(crate) use rest::pause;
 pub use retention::{Keep, Release};
 use store::PutError;
 pub use store::{Store, StoreError};
@@ -48,8 +49,8 @@ pub struct Announce {
     pub ca: Option<PathBuf>,
     /// How long one attempt may take.
     pub timeout: Duration,
-    /// How long a target rests after an attempt that failed; doubled with each further one. Compressing and deleting rest as
-    /// long after what failed.
+    /// How long a target rests after an attempt that failed; doubled with each further one. Sealing, compressing
+    /// and deleting rest as long after what failed.
     pub first_pause: Duration,
     /// The longest rest.
     pub longest_pause: Duration,

@@ -62,7 +62,7 @@ impl Rest {
 }
 
 /// How long to rest after so many failures in a row.
-fn pause(first: Duration, longest: Duration, failures: u32) -> Duration {
+pub(crate) fn pause(first: Duration, longest: Duration, failures: u32) -> Duration {
     let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     first.saturating_mul(doubled).min(longest)
 }

@@ -538,3 +538,63 @@ fn the_end_of_the_relay_is_not_held_up_by_how_many_wait() {
     let count = fs::read_to_string(&told).unwrap().lines().count();
     assert!((6..=7).contains(&count), "{count}");
 }
+
+#[test]
+fn a_chunk_that_cannot_be_sealed_for_a_while_is_sealed_and_told_once() {
+    let setup = Setup::new();
+    let peers = [Peer::new([]), Peer::new([])];
+    let relay = setup.start(|config| peers.iter().for_each(|peer| tell(config, peer)));
+    let mut events = relay.subscribe();
+    let mut producer = Producer::new(&relay, session("s"));
+    producer.chunk(0);
+    let stream = producer.stream("ch_0", 0);
+    producer.packet(stream, 0);
+    producer.index(stream, 0);
+    let outbox = setup.root.path().join(".relay/outbox");
+    fs::write(&outbox, "").unwrap();
+    producer.chunk(1);
+    producer.rotate(Some(1), &[(stream, 1)]);
+    producer.close_chunk(0, Some(CloseAction::MoveToArchives));
+    wait_until("three attempts", || relay.totals().seals_failed >= 3);
+    assert!(producer.exists(0), "it is not archived");
+    fs::remove_file(&outbox).unwrap();
+    wait_until("the seal", || !producer.exists(0));
+    wait_until("both targets", || relay.totals().announcements == 2);
+    assert_eq!(relay.totals().chunks_sealed, 1);
+    producer.packet(stream, 1);
+    producer.index(stream, 1);
+    setup.runtime.block_on(relay.shutdown());
+    assert_eq!(peers.map(|peer| peer.told_chunks()), [[0, 1], [0, 1]]);
+    let own = fs::read_dir(setup.root.path().join(".relay")).unwrap();
+    let journals = own.map(|entry| entry.unwrap().path());
+    assert_eq!(journals.filter(|path| path.extension().is_some_and(|it| it == "chunk")).count(), 0);
+    let mut failed = 0;
+    while let Ok(event) = events.try_recv() {
+        failed += u32::from(matches!(event, relay::Event::SealFailed { .. }));
+    }
+    assert_eq!(failed, 0);
+}
+
+#[test]
+fn what_still_cannot_be_sealed_at_the_end_is_left_to_the_next_start() {
+    let setup = Setup::new();
+    let peer = Peer::new([]);
+    let relay = setup.start(|config| tell(config, &peer));
+    let mut producer = Producer::new(&relay, session("t"));
+    producer.chunk(0);
+    let stream = producer.stream("ch_0", 0);
+    producer.packet(stream, 0);
+    producer.index(stream, 0);
+    let outbox = setup.root.path().join(".relay/outbox");
+    drop(fs::remove_dir_all(&outbox));
+    fs::write(&outbox, "").unwrap();
+    producer.rotate(None, &[(stream, 1)]);
+    producer.close_chunk(0, Some(CloseAction::MoveToArchives));
+    wait_until("an attempt", || relay.totals().seals_failed >= 1);
+    setup.runtime.block_on(relay.shutdown());
+    fs::remove_file(&outbox).unwrap();
+    let relay = setup.start(|config| tell(config, &peer));
+    assert_eq!(relay.recovered().finished.len(), 1);
+    wait_until("that it is told", || relay.totals().announcements == 1);
+    setup.runtime.block_on(relay.shutdown());
+}

@@ -20,7 +20,7 @@ use crate::mend::{Mended, mend};
 use crate::names::{self, Names};
 use crate::resume::{self, Identity, Known};
 use crate::root::Root;
-use crate::seal::{Attempt, Attempts, Done, Job, SealJob, move_chunk};
+use crate::seal::{Attempts, Done, Job, SealJob, move_chunk};
 
 /// Losses read from a journal.
 const MAX_LOSSES: usize = 10_000;
@@ -45,8 +45,10 @@ pub struct Interrupted {
     pub session: String,
     /// The chunk.
     pub chunk: ChunkId,
-    /// The folder it is in, absolute: sealed, unless the log says that it could not be.
+    /// The folder it is in, absolute.
     pub folder: PathBuf,
+    /// Whether it is sealed; when it could not be, the log says why, and the next start tries again.
+    pub is_sealed: bool,
     /// Data files of streams in it, metadata not counted.
     pub streams: usize,
     /// Bytes of those.
@@ -115,7 +117,7 @@ impl Found {
             }
         }
         for (job, told) in self.jobs.drain(..).zip(&mut self.recovered.interrupted) {
-            if let Attempt::Done(Done { event: Event::Sealed(sealed), .. }) =
+            if let Some(Done { event: Event::Sealed(sealed), .. }) =
                 Attempts::of(Job::Seal(Box::new(job))).run(env)
             {
                 let moved = |path: &PathBuf| match path.strip_prefix(&told.folder) {
@@ -124,6 +126,7 @@ impl Found {
                 };
                 told.without_metadata = told.without_metadata.iter().map(moved).collect();
                 told.folder = sealed.folder;
+                told.is_sealed = true;
             }
         }
     }
@@ -187,6 +190,7 @@ impl Found {
             session: entry.session.clone(),
             chunk: entry.chunk,
             folder: root.absolute(&entry.at),
+            is_sealed: false,
             streams: mended.streams,
             bytes: mended.bytes,
             bytes_cut: mended.bytes_cut,

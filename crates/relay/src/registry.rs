@@ -25,7 +25,7 @@ use crate::jobs::Jobs;
 use crate::names;
 use crate::recording::{Recording, Session};
 use crate::resume::{self, Identity, Known, Present};
-use crate::seal::{Attempt, Attempts, Done, parent};
+use crate::seal::{Attempts, Done, parent};
 use crate::stream::Kind;
 
 /// The most numbers tried for a folder that is taken.
@@ -347,11 +347,11 @@ impl Registry {
             drop(jobs);
             let Announce { first_pause, longest_pause, .. } = self.env.outbox.announce;
             let left = match attempts.run(&self.env) {
-                Attempt::Done(done) => {
+                Some(done) => {
                     self.job_is_done(&shared, done);
                     None
                 }
-                Attempt::Failed => {
+                None => {
                     let pause = pause(first_pause, longest_pause, attempts.failures());
                     let job = (Arc::clone(&shared), attempts);
                     lock(&self.jobs).again(whose, job, Instant::now() + pause)

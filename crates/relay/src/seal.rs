@@ -76,13 +76,6 @@ pub(crate) struct Attempts {
     step: Step,
 }
 
-/// What came of an attempt.
-pub(crate) enum Attempt {
-    Done(Done),
-    /// Logged and counted; it is to be tried again.
-    Failed,
-}
-
 /// What of sealing is to be done next. No step is done again because a later one fails.
 #[derive(Debug, Clone, Copy)]
 enum Step {
@@ -105,17 +98,17 @@ impl Attempts {
         self.failures
     }
 
-    /// Does the job, or what is left of it.
-    pub(crate) fn run(&mut self, env: &Env) -> Attempt {
+    /// Does the job, or what is left of it. `None` when that failed, which is logged and counted: it is to be tried again.
+    pub(crate) fn run(&mut self, env: &Env) -> Option<Done> {
         let (job, step) = (&self.job, &mut self.step);
-        let attempt = std::panic::catch_unwind(AssertUnwindSafe(|| job.run(env, step)));
+        let done = std::panic::catch_unwind(AssertUnwindSafe(|| job.run(env, step)));
         // A panic has been reported where it happened.
-        let attempt = attempt.unwrap_or(Attempt::Failed);
-        if let Attempt::Failed = attempt {
+        let done = done.unwrap_or_default();
+        if done.is_none() {
             self.failures = self.failures.saturating_add(1);
             env.counters.seals_failed.add(1);
         }
-        attempt
+        done
     }
 
     /// It is not tried again in this run of the relay.
@@ -128,7 +121,7 @@ impl Attempts {
 }
 
 impl Job {
-    fn run(&self, env: &Env, step: &mut Step) -> Attempt {
+    fn run(&self, env: &Env, step: &mut Step) -> Option<Done> {
         match self {
             Self::Seal(job) => job.run(env, step),
             Self::Delete { recording, chunk, trash } => {
@@ -140,23 +133,23 @@ impl Job {
                     );
                 }
                 let event = Event::Cleared { recording: recording.clone(), chunk: *chunk };
-                Attempt::Done(Done { event, chunk: None })
+                Some(Done { event, chunk: None })
             }
         }
     }
 }
 
 impl SealJob {
-    fn run(&self, env: &Env, step: &mut Step) -> Attempt {
-        let Err(error) = self.seal(env, step) else { return Attempt::Done(self.sealed(env)) };
+    fn run(&self, env: &Env, step: &mut Step) -> Option<Done> {
+        let Err(error) = self.seal(env, step) else { return Some(self.sealed(env)) };
         let error = &error as &dyn std::error::Error;
         // Nothing brings back what somebody has deleted.
         if env.root.is_missing(&self.from) && env.root.is_missing(self.last_place()) {
             tracing::error!(folder = %self.from, error, "cannot seal a chunk: it is gone");
-            return Attempt::Done(self.failed(env));
+            return Some(self.failed(env));
         }
         tracing::error!(folder = %self.from, error, "cannot seal a chunk; it is tried again");
-        Attempt::Failed
+        None
     }
 
     fn last_place(&self) -> &RelativePath {

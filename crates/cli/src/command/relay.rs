@@ -232,8 +232,13 @@ fn say_recovered(recovered: &Recovered) {
             0 => "readable".to_owned(),
             n => format!("{n} traces without metadata cannot be read"),
         };
+        let sealed = if chunk.is_sealed {
+            ""
+        } else {
+            "; it could not be sealed, the next start tries again"
+        };
         complain(&format!(
-            "relay: {}: chunk {} of session {} was interrupted by the end of an earlier relay: {} streams, {} bytes; {} bytes that were no whole packet were cut off; {readable}",
+            "relay: {}: chunk {} of session {} was interrupted by the end of an earlier relay: {} streams, {} bytes; {} bytes that were no whole packet were cut off; {readable}{sealed}",
             chunk.folder.display(),
             chunk.chunk,
             chunk.session,

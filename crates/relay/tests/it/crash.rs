@@ -102,6 +102,7 @@ fn an_open_chunk_is_sealed_as_it_is_and_a_sealed_one_is_untouched() {
             session: "s".into(),
             chunk: ChunkId::new(1),
             folder: cut.folder.clone(),
+            is_sealed: true,
             streams: 1,
             bytes: 128,
             bytes_cut: 0,
@@ -364,4 +365,32 @@ fn a_damaged_note_is_reported_and_stops_nothing() {
         panic!("{:?}", relay.recovered());
     };
     crash.runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn an_interrupted_chunk_that_cannot_be_sealed_is_said_to_be_so_and_is_by_the_next_start() {
+    let runtime = Runtime::new().unwrap();
+    let (root, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let relay = start(&runtime, root.path(), Limits::default());
+    let mut producer = Producer::new(&relay, session("s"));
+    producer.chunk(0);
+    let stream = producer.stream("ch_0", 0);
+    producer.packet(stream, 0);
+    producer.index(stream, 0);
+    copy(root.path(), image.path());
+    runtime.block_on(relay.shutdown());
+    // Something is where its manifest is written.
+    let folder = image.path().join("host/s-20261120-162218");
+    let in_the_way = [".manifest.json.new", "..manifest.json.new"].map(|name| folder.join(name));
+    in_the_way.iter().for_each(|path| fs::create_dir(path).unwrap());
+    for is_sealed in [false, true] {
+        let relay = start(&runtime, image.path(), Limits::default());
+        let interrupted = &relay.recovered().interrupted;
+        assert_eq!(
+            interrupted.iter().map(|chunk| chunk.is_sealed).collect::<Vec<_>>(),
+            [is_sealed]
+        );
+        runtime.block_on(relay.shutdown());
+        in_the_way.iter().for_each(|path| drop(fs::remove_dir(path)));
+    }
 }

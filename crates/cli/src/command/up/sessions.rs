@@ -143,8 +143,9 @@ pub(super) fn interruption(chunk: &Interrupted) -> String {
     } else {
         "not readable: its description of the events never came"
     };
+    let sealed = if chunk.is_sealed { "" } else { "; it could not be sealed, the log says why" };
     format!(
-        "interrupted: the relay ended before chunk {} of {} did; {} streams, {} bytes, {readable}",
+        "interrupted: the relay ended before chunk {} of {} did; {} streams, {} bytes, {readable}{sealed}",
         chunk.chunk, chunk.session, chunk.streams, chunk.bytes
     )
 }

@@ -395,7 +395,7 @@ fn a_viewer_that_does_not_move_holds_chunks_for_a_while_only() {
         config.limits.viewer_hold = Duration::from_millis(500);
     });
     wait_until("both sealed chunks to go", || setup.relay.totals().chunks_expired == 2);
-    let stream = ViewedStreamId::new(setup.stream.get());
+    let stream = setup.viewed();
     assert_eq!(viewer.read_on(stream), [4]);
     assert_eq!(setup.relay.totals().packets_missed_by_viewers, 4);
     setup.end();
@@ -407,7 +407,7 @@ fn chunks_that_are_too_large_together_go_whoever_views_them() {
         config.keep = Keep { age: None, bytes: Some(0) };
     });
     wait_until("both sealed chunks to go", || setup.relay.totals().chunks_expired == 2);
-    let stream = ViewedStreamId::new(setup.stream.get());
+    let stream = setup.viewed();
     assert_eq!(viewer.read_on(stream), [4]);
     assert_eq!(setup.relay.totals().packets_missed_by_viewers, 4);
     setup.end();

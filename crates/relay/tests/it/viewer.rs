@@ -378,7 +378,6 @@ fn chunks_that_a_viewer_has_still_to_read_are_kept_until_it_has() {
 /// Two sealed chunks with two packets each and an open one, before a viewer that began at the first and asks for none.
 fn three_chunks_before_a_silent_viewer(config: impl FnOnce(&mut relay::Config)) -> (Setup, Viewer) {
     let mut setup = Setup::configured(live(), config);
-    setup.viewed();
     setup.send(0..2);
     let viewer = setup.attach(Seek::Beginning);
     setup.rotate(0, 2, CloseAction::MoveToArchives);

@@ -82,7 +82,7 @@ pub use after::{
 pub use config::{Config, Limits, TimeZone};
 pub use counters::Totals;
 pub use doors::tls::Tls;
-pub use doors::{Network, NotANetwork};
+pub use doors::{Network, NotANetwork, Peers};
 pub use error::{Error, Result};
 pub use event::{Event, RecordingName, Sealed};
 #[cfg(any(test, feature = "simulation"))]

@@ -87,9 +87,7 @@ impl Relay {
         let Config { root, control, data, viewers, peers, time_zone, announce, .. } = config;
         let Config { tls, compress, keep, release, mut limits, .. } = config;
         for address in [control, data, viewers] {
-            if peers.is_none() && !address.ip().to_canonical().is_loopback() {
-                return Err(Error::OpenAddress { address });
-            }
+            Peers::of_port(address, peers.as_deref())?;
         }
         let tls_peers = Peers(peers.clone().unwrap_or_else(|| vec![Network::ANY]));
         let peers = Arc::new(Peers(peers.unwrap_or_default()));

@@ -1,7 +1,7 @@
 //! Accepts connections and bounds what each may cost.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,8 +37,8 @@ const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 /// Serves the page, the answers and, with `live`, what is being recorded on `listener` until `shutdown` is ready, then finishes
 /// the replies under way.
 ///
-/// On a loopback address only requests that name the loopback are answered; on any other address anybody who reaches it may
-/// read the answers, so binding one is for the caller to decide.
+/// `admits` is asked of each connection, with the address it comes from and that it goes to; others are closed without a reply.
+/// On a loopback address only requests that name the loopback are answered.
 ///
 /// # Errors
 /// [`Error::Listener`] when the listener does not know its address.
@@ -46,6 +46,7 @@ pub async fn serve(
     listener: TcpListener,
     source: Arc<dyn AnswerSource>,
     live: Option<Arc<dyn LiveSource>>,
+    admits: impl Fn(IpAddr, IpAddr) -> bool + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     let address = listener.local_addr().map_err(|source| Error::Listener { source })?;
@@ -57,7 +58,7 @@ pub async fn serve(
         |local, going: &_| router(answers.clone(), live.as_ref().map(|live| live.on(going)), local);
     tokio::select! {
         () = shutdown => {}
-        () = accept_all(&listener, address, services, &mut connections, &stop) => {}
+        () = accept_all(&listener, address, admits, services, &mut connections, &stop) => {}
     }
     drop(listener);
     closing.send_replace(true);
@@ -68,6 +69,7 @@ pub async fn serve(
 async fn accept_all(
     listener: &TcpListener,
     address: SocketAddr,
+    admits: impl Fn(IpAddr, IpAddr) -> bool,
     services: impl Fn(SocketAddr, &Arc<AtomicUsize>) -> Router,
     connections: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
@@ -77,8 +79,8 @@ async fn accept_all(
         // The semaphore is never closed, so a place is always given in the end.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         while connections.try_join_next().is_some() {}
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%address, %error, "a connection was not accepted");
                 sleep(ACCEPT_RETRY).await;
@@ -87,6 +89,10 @@ async fn accept_all(
         };
         // A wildcard listener has loopback connections too; each is judged by the address it came to.
         let local = stream.local_addr().unwrap_or(address);
+        if !admits(peer.ip(), local.ip()) {
+            tracing::warn!(%address, %peer, "not served: its address is not allowed");
+            continue;
+        }
         let going = Arc::default();
         let service = services(local, &going);
         let stop = stop.clone();

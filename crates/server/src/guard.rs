@@ -2,7 +2,8 @@
 //!
 //! A web site that a user visits can make the browser send requests to this server. It cannot read the replies, unless
 //! its own name is made to resolve to our address (DNS rebinding): then the browser takes both for one site. The name
-//! still stands in the `Host` field, so a loopback listener answers only to names of the loopback.
+//! still stands in the `Host` field, so a loopback listener answers only to names of the loopback. What costs work even
+//! though nobody can read it, the live view, is answered to pages of this server only, as far as the browser says whose they are.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,6 +15,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::page;
+
+/// The paths of the live view.
+const LIVE: &str = "/api/v1/live/";
 
 /// Refuses what this server never answers and adds the protective fields to every reply.
 pub(crate) async fn guard(
@@ -35,6 +39,7 @@ enum Refusal {
     Method,
     Body,
     Host,
+    Site,
 }
 
 impl IntoResponse for Refusal {
@@ -54,6 +59,11 @@ impl IntoResponse for Refusal {
                 "this server answers to localhost and loopback addresses only; ask for http://localhost:PORT/\n",
             )
                 .into_response(),
+            Self::Site => (
+                StatusCode::FORBIDDEN,
+                "the live view answers to pages of this server only\n",
+            )
+                .into_response(),
         }
     }
 }
@@ -68,7 +78,16 @@ fn refusal(local: SocketAddr, request: &Request) -> Option<Refusal> {
         return Some(Refusal::Body);
     }
     let rebound = local.ip().to_canonical().is_loopback() && !asks_for_loopback(request);
-    rebound.then_some(Refusal::Host)
+    if rebound {
+        return Some(Refusal::Host);
+    }
+    let is_foreign = request.uri().path().starts_with(LIVE) && comes_from_elsewhere(headers);
+    is_foreign.then_some(Refusal::Site)
+}
+
+/// True when a browser says that it sends the request for another site's page. Other programs say nothing of it.
+fn comes_from_elsewhere(headers: &HeaderMap) -> bool {
+    headers.get_all("sec-fetch-site").iter().any(|site| site != "same-origin" && site != "none")
 }
 
 /// True when the one `Host` field, and the authority of an absolute request target if there is one, name the loopback.
@@ -153,6 +172,26 @@ mod tests {
     fn a_listener_for_others_answers_to_any_name() {
         let open = "192.0.2.1:80".parse().expect("an address");
         check(open, "/", &["trace.example"], None);
+    }
+
+    #[test]
+    fn the_live_view_answers_to_its_own_page_only() {
+        let refused = |path: &str, site: Option<&str>| {
+            let mut request = Request::builder().uri(path).header(header::HOST, "localhost");
+            if let Some(site) = site {
+                request = request.header("sec-fetch-site", site);
+            }
+            refusal(LOOPBACK, &request.body(Body::empty()).expect("a request"))
+        };
+        for path in ["/api/v1/live/tail?host=h&session=s", "/api/v1/live/sessions"] {
+            for site in [None, Some("same-origin"), Some("none")] {
+                assert_eq!(refused(path, site), None, "{path} {site:?}");
+            }
+            for site in [Some("cross-site"), Some("same-site"), Some("")] {
+                assert_eq!(refused(path, site), Some(Refusal::Site), "{path} {site:?}");
+            }
+        }
+        assert_eq!(refused("/", Some("cross-site")), None);
     }
 
     #[test]

@@ -18,7 +18,7 @@
 //! let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
 //! let answers = Arc::new(server::Published::new());
 //! answers.set_phases(r#"{"format":"throughline-phases/1"}"#);
-//! server::serve(listener, answers, None, async { tokio::signal::ctrl_c().await.expect("a signal handler") }).await
+//! server::serve(listener, answers, None, |_from, _to| true, async { tokio::signal::ctrl_c().await.expect("a signal handler") }).await
 //! # }
 //! ```
 

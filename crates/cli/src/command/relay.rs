@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use relay::{Config, Event, Keep, NatsSubject, Network, Recovered, Relay, Store, Target, Webhook};
+use relay::{
+    Config, Event, Keep, NatsSubject, Network, Peers, Recovered, Relay, Store, Target, Webhook,
+};
 use tokio::sync::broadcast::error::RecvError;
 use tracedir::seekable::Level;
 
@@ -140,6 +142,13 @@ impl PeerArgs {
     /// As the relay takes them.
     pub(crate) fn peers(&self) -> Option<Vec<Network>> {
         Some(self.networks.clone()).filter(|networks| !networks.is_empty())
+    }
+
+    /// Those of the web page's port.
+    pub(crate) fn of_page(&self, address: SocketAddr) -> anyhow::Result<Peers> {
+        Peers::of_port(address, self.peers().as_deref())
+            .map_err(Self::explained)
+            .context("cannot serve the page")
     }
 
     /// The error of a start, with what to do about it.

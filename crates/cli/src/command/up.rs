@@ -52,7 +52,7 @@ pub(crate) struct Args {
     sealed: SealedArgs,
     #[command(flatten)]
     peers: PeerArgs,
-    /// Where the web page is
+    /// Where the web page is; who may connect to it can read every session being recorded
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7070")]
     http: SocketAddr,
 }
@@ -67,6 +67,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
 
 async fn serve(args: Args) -> anyhow::Result<Outcome> {
     let mut stop = Stop::listen()?;
+    let page_peers = args.peers.of_page(args.http)?;
     let (traces, summaries) = (args.data.join("traces"), args.data.join("summaries"));
     for folder in [&traces, &summaries] {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -102,9 +103,11 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
     )?;
     let (live, lister) = Live::start(relay.viewers_addr(), relay.network_losses())?;
     let (page_stop, page_stopped) = oneshot::channel::<()>();
-    let page = tokio::spawn(server::serve(listener, published, Some(Arc::new(live)), async {
-        drop(page_stopped.await);
-    }));
+    let admits = move |from, to| page_peers.allow(from, to);
+    let page =
+        tokio::spawn(server::serve(listener, published, Some(Arc::new(live)), admits, async {
+            drop(page_stopped.await);
+        }));
     let (relay_ended, until_relay_ended) = watch::channel(false);
     let news = analyst.news();
     let courier = tokio::spawn(carry(events, news, until_relay_ended));

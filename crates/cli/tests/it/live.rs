@@ -406,10 +406,12 @@ fn check_list(setup: Setup) {
 #[test]
 fn a_relay_that_others_reach_is_told_who_may_connect_or_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
-    for command in ["relay", "up"] {
+    for (command, port) in
+        [("relay", "--control"), ("up", "--control"), ("up", "--live"), ("up", "--http")]
+    {
         let output = Command::new(THROUGHLINE)
             .current_dir(folder.path())
-            .args([command, "--control=0.0.0.0:0"])
+            .args([command, &format!("{port}=0.0.0.0:0")])
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(2), "{command}: {}", stderr(&output));

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv4Addr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,16 +33,10 @@ impl Up {
         }
         let mut command = Command::new(THROUGHLINE);
         command.arg("up").arg("--data").arg(data).args(options);
-        command.args([
-            "--control",
-            "127.0.0.1:0",
-            "--stream",
-            "127.0.0.1:0",
-            "--live",
-            "127.0.0.1:0",
-            "--http",
-            "127.0.0.1:0",
-        ]);
+        let ports = ["--control", "--stream", "--live", "--http"];
+        for port in ports.into_iter().filter(|port| !options.contains(port)) {
+            command.args([port, "127.0.0.1:0"]);
+        }
         let mut process = Running::start(&mut command, "throughline up", log);
         let text = wait_for("the addresses of throughline up", || {
             assert!(
@@ -98,6 +92,55 @@ impl Up {
     pub(crate) fn traces(&self) -> PathBuf {
         self.data.join("traces")
     }
+}
+
+#[test]
+fn a_page_that_others_reach_is_served_to_those_who_are_allowed() {
+    let Some(outer) = outer_address() else {
+        testkit::skip("this machine has the loopback interface only");
+        return;
+    };
+    for (network, is_allowed) in [("203.0.113.77", false), (outer.to_string().as_str(), true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ["--http", "0.0.0.0:0", "--allow", network];
+        let mut up = Up::start_with(folder.path(), &folder.path().join("log"), &options);
+        let port = up.http.rsplit(':').next().unwrap().parse().unwrap();
+        let asked = ask_from(outer, port);
+        assert_eq!(asked.starts_with("HTTP/1.1 200"), is_allowed, "{asked}");
+        assert_eq!(asked.is_empty(), !is_allowed, "{asked}");
+        // This machine always may, also at that address.
+        for own in [outer.to_string(), "127.0.0.1".to_owned()] {
+            up.http = format!("{own}:{port}");
+            assert_eq!(up.get("/healthz"), "ok\n");
+        }
+        assert!(up.process.end("TERM").success());
+    }
+}
+
+/// An address of this machine that is not the loopback's, if it has one.
+fn outer_address() -> Option<IpAddr> {
+    // Nothing is sent: only a route is looked up, to an address that belongs to nobody.
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback())
+}
+
+/// What a page on the loopback replies to another address, from the first byte to the last.
+fn ask_from(from: IpAddr, port: u16) -> String {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut connection = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        let address = (Ipv4Addr::LOCALHOST, port).into();
+        socket.connect(address).await.unwrap().into_std().unwrap()
+    });
+    connection.set_nonblocking(false).unwrap();
+    let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    // Who is not allowed may find it closed already.
+    drop(connection.write_all(request.as_bytes()));
+    let mut reply = Vec::new();
+    drop(connection.read_to_end(&mut reply));
+    String::from_utf8(reply).unwrap()
 }
 
 /// Runs `throughline ARGUMENTS TRACES` and gives its standard output; it must succeed.

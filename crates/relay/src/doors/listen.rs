@@ -185,7 +185,8 @@ impl Door {
                 }
                 None => break,
             };
-            if !door.peers.allow(peer.ip()) {
+            let local = stream.local_addr();
+            if !local.is_ok_and(|local| door.peers.allow(peer.ip(), local.ip())) {
                 door.inside.counters().peers_refused.add(1);
                 door.complain(peer, &"its address is not allowed");
                 continue;

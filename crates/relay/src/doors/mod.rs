@@ -21,7 +21,7 @@ mod who;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,6 +33,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant as Deadline;
 use wire::live::{COMMAND_HEADER_LEN, Command, CommandHeader};
+
+use crate::error::Error;
 
 pub(crate) use socket::{Lent, Socket, end_when_gone, end_when_mute};
 pub(crate) use who::{Identity, Who};
@@ -91,13 +93,31 @@ impl FromStr for Network {
     }
 }
 
-/// Which hosts may connect, besides this one.
+/// Which hosts may connect to a port, besides this one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Peers(pub(crate) Vec<Network>);
+pub struct Peers(pub(crate) Vec<Network>);
 
 impl Peers {
-    pub(crate) fn allow(&self, address: IpAddr) -> bool {
-        address.to_canonical().is_loopback() || self.0.iter().any(|net| net.contains(address))
+    /// Those of a port that listens on `address`, of [`Config::peers`].
+    ///
+    /// # Errors
+    /// [`Error::OpenAddress`] when others reach the address and nobody said who may connect.
+    ///
+    /// [`Config::peers`]: crate::Config::peers
+    pub fn of_port(address: SocketAddr, peers: Option<&[Network]>) -> Result<Self, Error> {
+        match peers {
+            Some(networks) => Ok(Self(networks.to_vec())),
+            None if address.ip().to_canonical().is_loopback() => Ok(Self::default()),
+            None => Err(Error::OpenAddress { address }),
+        }
+    }
+
+    /// Whether a connection from one address to another of this machine may be served. From this machine itself it comes
+    /// from the loopback, or from the very address it goes to.
+    #[must_use]
+    pub fn allow(&self, from: IpAddr, to: IpAddr) -> bool {
+        let (from, to) = (from.to_canonical(), to.to_canonical());
+        from.is_loopback() || from == to || self.0.iter().any(|net| net.contains(from))
     }
 }
 
@@ -434,6 +454,29 @@ mod tests {
         for text in ["", "10.1", "10.1.0.0/33", "fd00::/129", "10.0.0.0/", "10.0.0.0/-1", "all"] {
             assert_eq!(text.parse::<Network>(), Err(NotANetwork), "{text}");
         }
+    }
+
+    #[test]
+    fn this_machine_may_always_connect_whatever_its_address() {
+        let peers = |networks: &[&str]| {
+            Peers(networks.iter().map(|network| network.parse().unwrap()).collect())
+        };
+        let check = |peers: &Peers, from: &str, to: &str, expected: bool| {
+            let allowed = peers.allow(from.parse().unwrap(), to.parse().unwrap());
+            assert_eq!(allowed, expected, "{from} to {to}");
+        };
+        for networks in [&[][..], &["10.99.0.0/16"]] {
+            let peers = peers(networks);
+            check(&peers, "127.0.0.1", "127.0.0.1", true);
+            check(&peers, "192.0.2.2", "192.0.2.2", true);
+            check(&peers, "::ffff:192.0.2.2", "192.0.2.2", true);
+            check(&peers, "192.0.2.3", "192.0.2.2", false);
+            check(&peers, "10.99.1.1", "192.0.2.2", !networks.is_empty());
+        }
+        let open = "0.0.0.0:1".parse().unwrap();
+        assert!(matches!(Peers::of_port(open, None), Err(Error::OpenAddress { .. })));
+        assert!(Peers::of_port(open, Some(&[])).is_ok());
+        assert!(Peers::of_port("[::1]:1".parse().unwrap(), None).is_ok());
     }
 
     #[test]

@@ -31,7 +31,10 @@ fn connect(address: SocketAddr) -> TcpStream {
 
 /// A viewer's first words, and the relay's.
 fn view(relay: &Relay) -> TcpStream {
-    let mut viewer = connect(relay.viewers_addr());
+    greet_as_viewer(connect(relay.viewers_addr()))
+}
+
+fn greet_as_viewer(mut viewer: TcpStream) -> TcpStream {
     let (viewer_session, version) = (ViewerSessionId::NONE, Version::OURS);
     let connect = Connect { viewer_session, version, kind: Connect::COMMAND };
     let mut bytes = Vec::new();
@@ -132,6 +135,19 @@ fn an_address_that_others_reach_needs_to_be_told_who_may_connect() {
     assert_eq!("any".parse(), Ok(Network::ANY));
 }
 
+/// A connection to the loopback from another address.
+fn connect_from(runtime: &Runtime, from: std::net::IpAddr, port: u16) -> TcpStream {
+    let socket = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        let address = (std::net::Ipv4Addr::LOCALHOST, port).into();
+        socket.connect(address).await.unwrap().into_std().unwrap()
+    });
+    socket.set_nonblocking(false).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket
+}
+
 /// An address of this machine that is not the loopback's, if it has one.
 fn outer_address() -> Option<std::net::IpAddr> {
     // Nothing is sent: only a route is looked up, to an address that belongs to nobody.
@@ -158,18 +174,20 @@ fn hosts_that_are_not_named_are_turned_away() {
             Relay::start(config).unwrap()
         });
         let (control, data) = (relay.control_addr().port(), relay.data_addr().port());
+        let viewers = relay.viewers_addr().port();
         if is_allowed {
-            let (control, data) = ((outer, control).into(), (outer, data).into());
-            packet(&mut Producer::at(control, data, session("outer")), &relay);
+            drop(greet_as_viewer(connect_from(&runtime, outer, viewers)));
         } else {
-            for port in [control, data, relay.viewers_addr().port()] {
-                assert!(is_closed(&mut connect((outer, port).into())));
+            for port in [control, data, viewers] {
+                assert!(is_closed(&mut connect_from(&runtime, outer, port)));
             }
             assert_eq!(relay.totals().peers_refused, 3);
         }
-        // This machine itself always may.
-        let here = |port| (std::net::Ipv4Addr::LOCALHOST, port).into();
-        packet(&mut Producer::at(here(control), here(data), session("here")), &relay);
+        // This machine itself always may, whichever of its addresses it connects to.
+        for (name, here) in [("loopback", std::net::Ipv4Addr::LOCALHOST.into()), ("outer", outer)] {
+            let at = |port| (here, port).into();
+            packet(&mut Producer::at(at(control), at(data), session(name)), &relay);
+        }
         runtime.block_on(relay.shutdown());
     }
 }

@@ -38,7 +38,7 @@ impl Server {
             stopped.await.expect("the server is stopped before the sender is dropped");
         };
         let thread = std::thread::spawn(move || {
-            runtime.block_on(server::serve(listener, source, live, shutdown))
+            runtime.block_on(server::serve(listener, source, live, |_from, _to| true, shutdown))
         });
         Self { address, stop: Some(stop), thread: Some(thread) }
     }

@@ -108,6 +108,9 @@ pub struct Limits {
     pub viewers: usize,
     /// How long a viewer that follows no session may say nothing before its place is given to others.
     pub viewer_idle: Duration,
+    /// Files that viewers of all sessions keep open to go on with; further ones are opened anew when they are needed. The
+    /// start lowers this to what the process may open.
+    pub viewed_open_files: usize,
     /// Packets of one stream that are kept in memory for viewers; those before them are read from the chunks' index
     /// files. A viewer that follows stays within them unless the stream brings more between two of its questions; those of
     /// babeltrace2 are 100 ms apart.
@@ -150,6 +153,7 @@ impl Default for Limits {
             losses_per_chunk: 10_000,
             viewers: 2048,
             viewer_idle: Duration::from_secs(60),
+            viewed_open_files: 16_384,
             viewed_packets_per_stream: 256,
             viewed_packets: 1 << 18,
             viewed_files_per_stream: 4096,

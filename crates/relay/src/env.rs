@@ -8,6 +8,7 @@ use wire::live::{RelativePath, StreamHandle, ViewedTraceId};
 use crate::after::Outbox;
 use crate::config::Limits;
 use crate::counters::Counters;
+use crate::feed::TraceFile;
 use crate::files::OpenFiles;
 use crate::journal;
 use crate::names::Names;
@@ -22,6 +23,8 @@ pub(crate) struct Env {
     pub(crate) counters: Counters,
     pub(crate) outbox: Outbox,
     pub(crate) files: Arc<OpenFiles>,
+    /// Files that viewers have read last, and may go on with.
+    pub(crate) viewed: Arc<OpenFiles<TraceFile>>,
     next_number: AtomicU64,
     next_trash: AtomicU64,
     last_trace: AtomicU64,
@@ -41,6 +44,7 @@ impl Env {
         first_number: u64,
     ) -> Self {
         let files = Arc::new(OpenFiles::new(limits.open_files));
+        let viewed = Arc::new(OpenFiles::new(limits.viewed_open_files));
         Self {
             root,
             names,
@@ -48,6 +52,7 @@ impl Env {
             counters,
             outbox,
             files,
+            viewed,
             next_number: AtomicU64::new(first_number),
             next_trash: AtomicU64::new(0),
             last_trace: AtomicU64::new(0),

@@ -1,6 +1,6 @@
-//! Open files of streams, with a bound on their number.
+//! Open files of streams, and those that viewers read, with a bound on the number of each.
 //!
-//! A stream keeps its files by [`Kept`]: open as long as there is room, opened again when they are needed after others
+//! Who needs a file keeps it by [`Kept`]: open as long as there is room, opened again when they are needed after others
 //! took the room. Those that were opened first are closed first; a file that is being used stays open until then.
 
 use std::collections::{HashMap, VecDeque};
@@ -12,16 +12,16 @@ use wire::live::RelativePath;
 use crate::error::Result;
 use crate::root::Root;
 
-/// The open files of all streams.
+/// Open files of one kind.
 #[derive(Debug)]
-pub(crate) struct OpenFiles {
+pub(crate) struct OpenFiles<F = File> {
     capacity: usize,
-    state: Mutex<State>,
+    state: Mutex<State<F>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    open: HashMap<u64, Arc<File>>,
+#[derive(Debug)]
+struct State<F> {
+    open: HashMap<u64, Arc<F>>,
     /// Keys in the order of opening; some may be closed already, at most as many as are open and [`SLACK`].
     order: VecDeque<u64>,
     last_key: u64,
@@ -30,22 +30,23 @@ struct State {
 /// Closed keys that may stay in the order of opening.
 const SLACK: usize = 64;
 
-/// A file of a stream.
+/// A file that is open as long as there is room.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    files: Arc<OpenFiles>,
+pub(crate) struct Kept<F = File> {
+    files: Arc<OpenFiles<F>>,
     key: u64,
-    file: Weak<File>,
+    file: Weak<F>,
 }
 
-impl OpenFiles {
+impl<F> OpenFiles<F> {
     /// At most `capacity` files, and those that are being used.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { capacity: capacity.max(1), state: Mutex::default() }
+        let state = State { open: HashMap::new(), order: VecDeque::new(), last_key: 0 };
+        Self { capacity: capacity.max(1), state: Mutex::new(state) }
     }
 
     /// Keeps a file open as long as there is room.
-    pub(crate) fn keep(self: &Arc<Self>, file: Arc<File>) -> Kept {
+    pub(crate) fn keep(self: &Arc<Self>, file: Arc<F>) -> Kept<F> {
         let weak = Arc::downgrade(&file);
         let mut closed = Vec::new();
         let mut state = self.lock();
@@ -80,7 +81,7 @@ impl OpenFiles {
     }
 
     /// The state is whole between any two steps of the above.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<F>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -99,14 +100,16 @@ impl Kept {
         *self = self.files.keep(Arc::clone(&file));
         Ok(file)
     }
+}
 
+impl<F> Kept<F> {
     /// The file, if it is open.
-    pub(crate) fn open(&self) -> Option<Arc<File>> {
+    pub(crate) fn open(&self) -> Option<Arc<F>> {
         self.file.upgrade()
     }
 }
 
-impl Drop for Kept {
+impl<F> Drop for Kept<F> {
     fn drop(&mut self) {
         self.files.close(self.key);
     }

@@ -281,7 +281,8 @@ fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     open().map_err(|source| Error::Listen { address, source })
 }
 
-/// Raises the process's bound of open files as far as it may, and lowers the bound of streams' files to what fits.
+/// Raises the process's bound of open files as far as it may, and lowers the bounds of kept files to what fits: half of it
+/// for what producers write, half for what viewers read.
 fn lower_to_descriptors(limits: &mut Limits, ports: usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
@@ -298,7 +299,8 @@ fn lower_to_descriptors(limits: &mut Limits, ports: usize) {
         .saturating_sub(2 * (ports * limits.half_open) as u64)
         .saturating_sub(3 * connections)
         .max(allowed / 4);
-    let files = usize::try_from(left).unwrap_or(usize::MAX).max(1);
+    let files = usize::try_from(left / 2).unwrap_or(usize::MAX).max(1);
+    limits.viewed_open_files = limits.viewed_open_files.min(files);
     if files < limits.open_files {
         tracing::info!(
             files,

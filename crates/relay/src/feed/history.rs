@@ -13,7 +13,7 @@ use super::chunks::ChunkKey;
 use super::file::TraceFile;
 use super::stream::{Packet, Page, Stored};
 use super::{Feed, lock};
-use crate::error::{FileContext, Result};
+use crate::error::{Error, FileContext, Result};
 use crate::root::Root;
 
 /// Looks for a file that is being moved.
@@ -55,10 +55,10 @@ impl Feed {
         let entry = state.streams.get_mut(&handle)?;
         entry.packets().filter(|stream| stream.has(stored))?;
         entry.opened(chunk, number, &file);
-        Some(Page { chunk, number, first: stored.number, entries, file })
+        Some(Page { chunk, number, first: stored.number, entries, file: Some(file) })
     }
 
-    /// Finds a packet and opens its file; `None` when it is gone.
+    /// Finds a packet and opens its file; `None` when it is gone. An error may pass.
     pub(crate) fn open(
         &self,
         root: &Root,
@@ -87,7 +87,7 @@ impl Feed {
                 }
             }
         }
-        Ok(None)
+        Err(Error::Meaningless { what: "a packet that is on its way to another chunk" })
     }
 
     /// Opens a trace file; `None` when its stream is not known any more.

@@ -42,6 +42,7 @@ use wire::live::{Name, RelativePath, StreamHandle, TraceFormat, ViewedSessionId,
 
 use self::catalogue::Budget;
 pub(crate) use self::catalogue::Catalogue;
+pub(crate) use self::chunks::ChunkKey;
 use self::chunks::Chunks;
 pub(crate) use self::documents::Documents;
 use self::entry::{Content, Entry};

@@ -45,8 +45,8 @@ pub(crate) struct Page {
     /// Number of the first of `entries`.
     pub(super) first: u64,
     pub(super) entries: Vec<IndexEntry>,
-    /// The trace file itself.
-    pub(crate) file: TraceFile,
+    /// The trace file itself, until it is taken.
+    pub(crate) file: Option<TraceFile>,
 }
 
 /// Entries that a viewer is to read.
@@ -214,7 +214,7 @@ impl Page {
     pub(crate) fn take_first(self) -> Option<(TraceFile, Packet)> {
         let (chunk, file) = (self.chunk, self.number);
         let entry = *self.entries.first()?;
-        Some((self.file, Packet { chunk, file, entry, is_gone: false }))
+        Some((self.file?, Packet { chunk, file, entry, is_gone: false }))
     }
 
     /// A packet of a trace file, if its entry is here.
@@ -651,7 +651,7 @@ pub(super) mod tests {
             entries: (first..first + 2)
                 .map(|number| index::entry(number % 3 * 4096, &entry(number, number, number)))
                 .collect(),
-            file: TraceFile::written(&null),
+            file: Some(TraceFile::written(&null)),
         };
         let mut say = |page| ask_with(&stream, &mut cursor, Some(&page), now, None);
         assert_eq!(say(page(1, 3)), "packet 3 at 0");

@@ -10,8 +10,9 @@ use wire::live::viewer::{GetPacket, NextIndex, PacketEntry, PacketPiece};
 use super::PIECE;
 use super::disk;
 use super::session::Tail;
-use crate::error::Error;
-use crate::feed::{Cursor, Feed, Next, Packet, Page, TraceFile};
+use crate::error::{Error, Result};
+use crate::feed::{ChunkKey, Cursor, Feed, Next, Packet, Page, TraceFile};
+use crate::files::Kept;
 use crate::registry::Registry;
 
 /// How long entries that cannot be read are tried again before their packets are counted as missed.
@@ -25,22 +26,37 @@ pub(super) struct Reading {
     cursor: Cursor,
     /// Entries read ahead, of a viewer that is behind what is in memory.
     page: Option<Page>,
-    /// Since when the entries that come next cannot be read.
+    /// The trace file of `page`.
+    page_file: Option<Kept<TraceFile>>,
+    /// Since when what comes next cannot be read.
     stuck: Option<Instant>,
+    /// The trace file that was waited for in vain: its packets are not waited for one by one.
+    given_up: Option<(ChunkKey, u64)>,
     current: Option<Current>,
 }
 
 /// The packet that was announced last.
 struct Current {
     number: u64,
-    /// As it was announced; the file is kept open so that the packet can be read whatever becomes of it.
+    /// As it was announced.
     packet: Packet,
-    file: TraceFile,
+    /// Where it was found last.
+    found: Packet,
+    /// The file that it was found in. As long as it is open the packet can be read whatever becomes of it.
+    file: Kept<TraceFile>,
 }
 
 impl Reading {
     pub(super) const fn new(handle: StreamHandle, cursor: Cursor) -> Self {
-        Self { handle, cursor, page: None, stuck: None, current: None }
+        Self {
+            handle,
+            cursor,
+            page: None,
+            page_file: None,
+            stuck: None,
+            given_up: None,
+            current: None,
+        }
     }
 
     /// Whether the viewer has all there will be.
@@ -92,10 +108,17 @@ impl Reading {
                     return NextIndex::Inactive { until, stream_class_id: class };
                 }
                 Some(Next::Packet(number, packet)) => {
-                    self.cursor.next = number + 1;
-                    if let Some(packet) = self.open(registry, feed, number, packet).await {
-                        return NextIndex::Packet(entry(&packet));
+                    match self.open(registry, feed, number, packet).await {
+                        Ok(Some(packet)) => {
+                            (self.cursor.next, self.stuck) = (number + 1, None);
+                            return NextIndex::Packet(entry(&packet));
+                        }
+                        Err(error) if self.is_given_up(&packet, now) => self.complain(&error),
+                        // Descriptors may be short, or it is on its way from one chunk to the next.
+                        Err(_may_pass) => return NextIndex::NotYet,
+                        Ok(None) => {}
                     }
+                    self.cursor.next = number + 1;
                     self.cursor.missed += 1;
                 }
                 Some(Next::Stored(stored)) => {
@@ -105,7 +128,10 @@ impl Reading {
                     let read =
                         disk::wait(move || reader.read_page(&root.env.root, handle, &stored, most));
                     match read.await.map_err(Error::from).flatten() {
-                        Ok(Some(page)) => (self.page, self.stuck) = (Some(page), None),
+                        Ok(Some(mut page)) => {
+                            self.page_file = page.file.take().map(|file| keep(registry, file));
+                            (self.page, self.stuck) = (Some(page), None);
+                        }
                         // It is elsewhere by now.
                         Ok(None) if tries < TRIES => {}
                         Ok(None) => return NextIndex::NotYet,
@@ -122,7 +148,7 @@ impl Reading {
         }
     }
 
-    /// Whether entries could not be read for too long.
+    /// Whether what comes next could not be read for too long.
     fn is_stuck(&mut self, now: Instant) -> bool {
         let since = *self.stuck.get_or_insert(now);
         let is_stuck = now.saturating_duration_since(since) >= PATIENCE;
@@ -132,27 +158,40 @@ impl Reading {
         is_stuck
     }
 
+    /// Whether a packet that cannot be opened has been waited for long enough.
+    fn is_given_up(&mut self, packet: &Packet, now: Instant) -> bool {
+        let place = Some((packet.chunk, packet.file));
+        if self.given_up != place && self.is_stuck(now) {
+            self.given_up = place;
+        }
+        self.given_up == place
+    }
+
     fn complain(&self, error: &Error) {
         let error = error as &dyn std::error::Error;
         tracing::warn!(stream = %self.handle, error, "packets cannot be shown");
     }
 
-    /// Opens the file of a packet that is to be announced; `None` when it cannot be had.
+    /// Opens the file of a packet that is to be announced; `None` when it is gone.
     async fn open(
         &mut self,
         registry: &Arc<Registry>,
         feed: &Arc<Feed>,
         number: u64,
         packet: Packet,
-    ) -> Option<Packet> {
+    ) -> Result<Option<Packet>> {
         let read = self.page.as_ref().filter(|page| page.is_of(&packet));
-        let file = read.map(|page| page.file.clone());
+        let file = read.and_then(|_| Some(self.page_file.as_ref()?.open()?.as_ref().clone()));
         let (file, packet) = match file.or_else(|| feed.open_file(self.handle, &packet)) {
             Some(file) => (file, packet),
-            None => self.look(registry, feed, number).await?,
+            None => match self.look(registry, feed, number).await? {
+                Some(found) => found,
+                None => return Ok(None),
+            },
         };
-        self.current = Some(Current { number, packet, file });
-        Some(packet)
+        let file = keep(registry, file);
+        self.current = Some(Current { number, packet, found: packet, file });
+        Ok(Some(packet))
     }
 
     /// Finds a packet, and its file, where it is now.
@@ -161,24 +200,44 @@ impl Reading {
         registry: &Arc<Registry>,
         feed: &Arc<Feed>,
         number: u64,
-    ) -> Option<(TraceFile, Packet)> {
+    ) -> Result<Option<(TraceFile, Packet)>> {
         let (feed, root, handle) = (Arc::clone(feed), Arc::clone(registry), self.handle);
         let opened = disk::wait(move || feed.open(&root.env.root, handle, number)).await;
-        opened.map_err(Error::from).flatten().unwrap_or_else(|error| {
-            self.complain(&error);
-            None
-        })
+        opened.map_err(Error::from).flatten()
+    }
+
+    /// The file of the packet that was announced last, and the packet as it is in it.
+    async fn find_again(
+        &mut self,
+        registry: &Arc<Registry>,
+        feed: &Arc<Feed>,
+    ) -> Result<Option<(TraceFile, Packet)>> {
+        let Some(current) = &self.current else { return Ok(None) };
+        let Current { number, found, file, .. } = current;
+        let place = feed.file_of(self.handle, *number);
+        // Where it was, or gone for others.
+        let is_there = place.is_none_or(|place| place == (found.chunk, found.file));
+        if let Some(file) = file.open().filter(|_| is_there) {
+            return Ok(Some((file.as_ref().clone(), *found)));
+        }
+        let Some((file, found)) = self.look(registry, feed, *number).await? else {
+            // Gone meanwhile.
+            return Ok(file.open().map(|file| (file.as_ref().clone(), *found)));
+        };
+        let current = Current { file: keep(registry, file.clone()), found, ..*current };
+        self.current = Some(current);
+        Ok(Some((file, found)))
     }
 
     /// The first bytes of a piece of the packet that was announced last, appended to `out`, and what follows them.
     pub(super) async fn piece(
-        &self,
+        &mut self,
         registry: &Arc<Registry>,
         feed: &Arc<Feed>,
         GetPacket { offset_bytes, len_bytes, .. }: GetPacket,
         out: &mut Vec<u8>,
     ) -> std::result::Result<Tail, PacketPiece> {
-        let Current { number, packet, file } = self.current.as_ref().ok_or(PacketPiece::Failed)?;
+        let Current { packet, .. } = self.current.as_ref().ok_or(PacketPiece::Failed)?;
         let len = u64::from(len_bytes);
         let skipped = offset_bytes.checked_sub(packet.entry.offset_bytes).filter(|skipped| {
             len > 0 && skipped.checked_add(len).is_some_and(|end| end <= packet.len())
@@ -188,13 +247,13 @@ impl Reading {
         let filled = out.len();
         // A packet may be moved to another chunk between the look and the reading.
         for _ in 0..TRIES {
-            let (file, packet) = match feed.file_of(self.handle, *number) {
-                Some(place) if place != (packet.chunk, packet.file) => {
-                    let Some(found) = self.look(registry, feed, *number).await else { continue };
-                    found
+            let (file, packet) = match self.find_again(registry, feed).await {
+                Ok(Some(found)) => found,
+                Ok(None) => return Err(PacketPiece::Failed),
+                Err(error) => {
+                    self.complain(&error);
+                    continue;
                 }
-                // Where it was announced, or gone for others.
-                _ => (file.clone(), *packet),
             };
             let offset = packet.entry.offset_bytes + skipped;
             match disk::append(&file, offset, first, out).await {
@@ -214,6 +273,11 @@ impl Reading {
         }
         Err(PacketPiece::NotYet)
     }
+}
+
+/// Keeps a file that is likely to be read again.
+fn keep(registry: &Registry, file: TraceFile) -> Kept<TraceFile> {
+    registry.env.viewed.keep(Arc::new(file))
 }
 
 const fn entry(packet: &Packet) -> PacketEntry {

@@ -355,7 +355,7 @@ impl Viewer {
         })
     }
 
-    async fn packet(&self, request: GetPacket, reply: &mut Vec<u8>) -> Tail {
+    async fn packet(&mut self, request: GetPacket, reply: &mut Vec<u8>) -> Tail {
         let begin = reply.len();
         let say = |piece| PacketReply { piece, flags: Flags::NONE };
         say(PacketPiece::Bytes(request.len_bytes)).encode(reply);
@@ -368,13 +368,13 @@ impl Viewer {
 
     /// Appends the first bytes of a piece to `out`; gives what follows them.
     async fn find_packet(
-        &self,
+        &mut self,
         request: GetPacket,
         out: &mut Vec<u8>,
     ) -> std::result::Result<Tail, PacketPiece> {
-        let viewed = self.streams.get(&request.stream).ok_or(PacketPiece::Failed)?;
+        let viewed = self.streams.get_mut(&request.stream).ok_or(PacketPiece::Failed)?;
         let feed = &self.attached.get(&viewed.session).ok_or(PacketPiece::Failed)?.feed;
-        match &viewed.place {
+        match &mut viewed.place {
             Place::Metadata(_) => Err(PacketPiece::Failed),
             Place::Packets(reading) => reading.piece(&self.registry, feed, request, out).await,
         }

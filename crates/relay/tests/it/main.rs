@@ -22,5 +22,6 @@ mod retention;
 mod rotation;
 mod tls;
 mod viewer;
+mod viewer_files;
 mod viewer_past;
 mod viewer_replay;

@@ -82,6 +82,13 @@ pub struct Limits {
     /// How long a connection may take to say what it is, and a control connection to make its session. Data connections
     /// of hosts that have a producer may take any time.
     pub first_message: Duration,
+    /// How long the rest of a request on a control connection may take once its first byte is there, and a second more
+    /// for each MiB of it.
+    pub request_timeout: Duration,
+    /// Bytes that requests of more than 64 KiB may take up in memory together; who sends one that finds no room waits.
+    pub request_bytes: usize,
+    /// Bytes of the metadata of one stream in one chunk.
+    pub metadata_bytes: u64,
     /// Recording sessions at a time.
     pub recordings: usize,
     /// Streams at a time.
@@ -141,6 +148,9 @@ impl Default for Limits {
             connections: 1024,
             half_open: 256,
             first_message: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(60),
+            request_bytes: 256 << 20,
+            metadata_bytes: 256 << 20,
             recordings: 1024,
             streams: 16_384,
             open_files: 16_384,

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::Instant as Deadline;
 use wire::live::{
     AddStreamReply, COMMAND_HEADER_LEN, ChunkExistsReply, ChunkId, CloseTraceChunkReply, Command,
     CommandHeader, ConfigurationReply, CreateSession, CreateSessionReply, ErrorKind,
@@ -25,7 +26,10 @@ use crate::recording::Recording;
 use crate::recording::packets::Awaited;
 use crate::registry::{Registry, Shared};
 
-/// Bytes the buffer begins with and goes back to after a large request.
+/// Bytes the buffer begins with and goes back to after a large request. Larger requests need room in
+/// [`Limits::request_bytes`], and come after the session was made.
+///
+/// [`Limits::request_bytes`]: crate::Limits::request_bytes
 const BUFFER: usize = 64 * 1024;
 /// How long `TRACE_CHUNK_EXISTS` waits for a chunk that is on its last move, so that the producer need not ask
 /// again half a second later.
@@ -74,13 +78,16 @@ impl Control {
     async fn answer_all(&mut self, stream: &mut impl Socket) -> Result<()> {
         let mut buffer = Vec::with_capacity(BUFFER);
         let mut reply = Vec::new();
-        let deadline = tokio::time::Instant::now() + self.registry.env.limits.first_message;
+        let greeting = Deadline::now() + self.registry.env.limits.first_message;
+        // Of the request that has begun.
+        let mut room = None;
+        let mut deadline = None;
         loop {
             let mut used = 0;
             let mut was_answered = true;
             let missing = loop {
                 let rest = buffer.get(used..).unwrap_or(&[]);
-                let (header, payload) = match split_request(rest) {
+                let (header, payload) = match split_request(rest, self.longest_request()) {
                     Ok(Parsed::Whole(header, payload)) => (header, payload),
                     Ok(Parsed::Missing(missing)) => break missing,
                     Err(error) => {
@@ -102,20 +109,39 @@ impl Control {
                 used += COMMAND_HEADER_LEN + payload.len();
             };
             buffer.drain(..used);
-            if buffer.is_empty() && buffer.capacity() > BUFFER {
+            if used > 0 || buffer.is_empty() {
                 buffer.shrink_to(BUFFER);
+                (room, deadline) = (None, None);
             }
-            buffer.reserve(missing.min(BUFFER));
+            if missing <= BUFFER {
+                buffer.reserve(missing);
+            } else if room.is_none() {
+                room = Some(self.room(missing).await?);
+                buffer.reserve_exact(missing);
+                deadline = None;
+            }
+            if !buffer.is_empty() && deadline.is_none() {
+                let timeout = self.registry.env.limits.request_timeout;
+                let more = Duration::from_secs((missing >> 20) as u64);
+                deadline = Some(Deadline::now() + timeout + more);
+            }
             if !buffer.is_empty() || !was_answered {
                 sockopt::set_tcp_quickack(stream.tcp()?, true).map_err(std::io::Error::from)?;
             }
             let read = stream.read_buf(&mut buffer);
-            // With a session it may be silent for as long as it likes.
-            let read = match self.session {
-                Some(_) => read.await?,
-                None => tokio::time::timeout_at(deadline, read)
+            let missing_bytes = missing as u64;
+            let read = match (&self.session, deadline) {
+                (None, _) => tokio::time::timeout_at(greeting, read)
                     .await
                     .map_err(|_elapsed| Error::NoSession)??,
+                (_, Some(deadline)) => {
+                    tokio::time::timeout_at(deadline, read).await.map_err(|_elapsed| {
+                        self.registry.env.counters.requests_unfinished.add(1);
+                        Error::RequestUnfinished { missing: missing_bytes }
+                    })??
+                }
+                // Between requests it may be silent for as long as it likes.
+                _ => read.await?,
             };
             if read == 0 {
                 return if buffer.is_empty() {
@@ -125,6 +151,19 @@ impl Control {
                 };
             }
         }
+    }
+
+    /// The longest payload that a request may have, whatever its command.
+    const fn longest_request(&self) -> u64 {
+        if self.session.is_some() { u64::MAX } else { BUFFER as u64 }
+    }
+
+    /// Waits for room for a large request, which is not read meanwhile.
+    async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
+        let env = &self.registry.env;
+        let bytes = u32::try_from(bytes.min(env.limits.request_bytes)).unwrap_or(u32::MAX);
+        let room = Arc::clone(&env.request_room).acquire_many_owned(bytes).await;
+        room.map_err(|closed| std::io::Error::other(closed).into())
     }
 
     /// Puts the answer into `reply`. An error ends the connection; what is merely refused is answered and logged here.
@@ -152,6 +191,8 @@ impl Control {
         let is_fatal = match &error {
             Error::Protocol(error) => error.kind() == ErrorKind::Malformed,
             Error::WrongMajor { .. } | Error::OutOfOrder { .. } => true,
+            // It cannot be told otherwise, and events without their description are of no use.
+            Error::Limit { .. } => command == Command::SendMetadata,
             _ => false,
         };
         if is_fatal {
@@ -356,12 +397,16 @@ enum Parsed<'a> {
     Missing(usize),
 }
 
-/// The request at the front of what has arrived.
-fn split_request(bytes: &[u8]) -> wire::live::Result<Parsed<'_>> {
+/// The request at the front of what has arrived, whose payload may have `max` bytes.
+fn split_request(bytes: &[u8], max: u64) -> wire::live::Result<Parsed<'_>> {
     let Some((header, rest)) = bytes.split_first_chunk::<COMMAND_HEADER_LEN>() else {
         return Ok(Parsed::Missing(COMMAND_HEADER_LEN - bytes.len()));
     };
     let header = CommandHeader::decode(header)?;
+    let CommandHeader { command, payload_len: len } = header;
+    if len > max {
+        return Err(wire::live::Error::PayloadTooLarge { command, len, max });
+    }
     // The header's decoder bounds the length far below this.
     let len = usize::try_from(header.payload_len).unwrap_or(usize::MAX);
     Ok(match rest.get(..len) {

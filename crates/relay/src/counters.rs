@@ -57,6 +57,8 @@ counters! {
     rotations_forced,
     /// Requests refused.
     requests_refused,
+    /// Connections closed because the rest of a request took too long.
+    requests_unfinished,
     /// Connections refused because there were too many.
     connections_refused,
     /// Viewers refused because there were too many.
@@ -71,6 +73,8 @@ counters! {
     /// Packets that a viewer did not get because they were cleared, overwritten or let go before it came to them; once
     /// for each viewer.
     packets_missed_by_viewers,
+    /// Packets that a viewer did not get because their index entry promises more bytes than were sent; once for each viewer.
+    packets_short,
     /// Packets that a viewer did not get because it had been told that no such packet would come; once for each viewer.
     packets_withheld,
     /// Packets that began before the time that a beacon of their producer had named.

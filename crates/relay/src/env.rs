@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::sync::Semaphore;
 use wire::live::{RelativePath, StreamHandle, ViewedTraceId};
 
 use crate::after::Outbox;
@@ -23,6 +24,8 @@ pub(crate) struct Env {
     pub(crate) counters: Counters,
     pub(crate) outbox: Outbox,
     pub(crate) files: Arc<OpenFiles>,
+    /// Bytes of memory for large requests.
+    pub(crate) request_room: Arc<Semaphore>,
     /// Files that viewers have read last, and may go on with.
     pub(crate) viewed: Arc<OpenFiles<TraceFile>>,
     next_number: AtomicU64,
@@ -44,6 +47,7 @@ impl Env {
         first_number: u64,
     ) -> Self {
         let files = Arc::new(OpenFiles::new(limits.open_files));
+        let request_room = limits.request_bytes.clamp(1, Semaphore::MAX_PERMITS);
         let viewed = Arc::new(OpenFiles::new(limits.viewed_open_files));
         Self {
             root,
@@ -52,6 +56,7 @@ impl Env {
             counters,
             outbox,
             files,
+            request_room: Arc::new(Semaphore::new(request_room)),
             viewed,
             next_number: AtomicU64::new(first_number),
             next_trash: AtomicU64::new(0),

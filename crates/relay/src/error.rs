@@ -95,6 +95,12 @@ pub enum Error {
     /// A control connection made no session in time.
     #[error("the producer made no session")]
     NoSession,
+    /// A producer began a request and did not finish it within [`crate::Limits::request_timeout`].
+    #[error("the rest of a request took too long, {missing} bytes are missing")]
+    RequestUnfinished {
+        /// Bytes that were announced and did not come.
+        missing: u64,
+    },
     /// A viewer asked before it said its version, or said nothing for too long.
     #[error("the viewer did not connect")]
     ViewerNotConnected,

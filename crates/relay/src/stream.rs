@@ -19,7 +19,7 @@ use wire::live::{
 };
 
 use crate::env::Env;
-use crate::error::{FileContext, Result};
+use crate::error::{Error, FileContext, Result};
 use crate::feed::Feed;
 use crate::files::Kept;
 use crate::index;
@@ -326,6 +326,10 @@ impl Stream {
         let Some(data) = self.data(env, folder)? else { return Ok(false) };
         let Some(files) = &mut self.files else { return Ok(false) };
         let end = files.data_len + bytes.len() as u64 + padding;
+        if end > env.limits.metadata_bytes {
+            let limit = usize::try_from(env.limits.metadata_bytes).unwrap_or(usize::MAX);
+            return Err(Error::Limit { what: "bytes of a stream's metadata", limit });
+        }
         data.write_all_at(bytes, files.data_len).on("write", path.as_path())?;
         if padding > 0 {
             data.set_len(end).on("extend", path.as_path())?;

@@ -228,7 +228,8 @@ struct Waiting {
     next: u64,
     /// Those that can be sent away, by arrival.
     guests: BTreeMap<u64, Arc<Notify>>,
-    /// All, also those who were sent away and have not left yet.
+    /// Those, and who was sent away and has not left yet. Not who is expected: of them there are as many as producers at
+    /// most, which the connections' limit bounds.
     present: usize,
 }
 
@@ -277,8 +278,9 @@ impl Lobby {
         let mut waiting = self.lock();
         let (number, sent_away) = (waiting.next, Arc::new(Notify::new()));
         waiting.next += 1;
-        waiting.present += 1;
-        if known.is_none() {
+        let is_guest = known.is_none();
+        if is_guest {
+            waiting.present += 1;
             waiting.guests.insert(number, Arc::clone(&sent_away));
         }
         if waiting.guests.len() > self.most
@@ -294,6 +296,7 @@ impl Lobby {
             first: self.first,
             party,
             known,
+            is_guest,
             sent_away,
             deadline,
         }
@@ -313,6 +316,8 @@ pub(crate) struct Place {
     party: Party,
     /// Of an expected connection.
     known: Option<Known>,
+    /// It counts among those who are not expected.
+    is_guest: bool,
     sent_away: Arc<Notify>,
     /// Until when a guest may stay.
     deadline: Deadline,
@@ -320,11 +325,7 @@ pub(crate) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut waiting = self.lobby.lock();
-        waiting.present = waiting.present.saturating_sub(1);
-        waiting.guests.remove(&self.number);
-        drop(waiting);
-        self.lobby.left.notify_one();
+        self.is_no_guest();
     }
 }
 
@@ -368,8 +369,20 @@ impl Place {
     fn be_expected(&mut self) {
         self.known = self.lobby.expect(self.first, &self.party);
         if self.known.is_some() {
-            self.lobby.lock().guests.remove(&self.number);
+            self.is_no_guest();
         }
+    }
+
+    /// It makes room for others who are not expected.
+    fn is_no_guest(&mut self) {
+        if !std::mem::take(&mut self.is_guest) {
+            return;
+        }
+        let mut waiting = self.lobby.lock();
+        waiting.present = waiting.present.saturating_sub(1);
+        waiting.guests.remove(&self.number);
+        drop(waiting);
+        self.lobby.left.notify_one();
     }
 
     /// What is to be kept while a connection is served that began with `head`.

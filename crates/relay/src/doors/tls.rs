@@ -210,13 +210,19 @@ impl Keys {
     }
 }
 
-/// What tells the owner of a certificate from others of the same CA, also with its next certificate: its subject.
+/// What tells the owner of a certificate from others, also with its next certificate: its subject, and the name of the CA
+/// that vouches for it.
 fn subject(certificate: &CertificateDer<'_>) -> String {
-    let subject = webpki::EndEntityCert::try_from(certificate).ok();
-    let subject = subject.as_ref().map(|certificate| certificate.subject());
+    let read = webpki::EndEntityCert::try_from(certificate).ok();
+    let subject = read.as_ref().map(|certificate| certificate.subject());
     // Without a subject, the certificate itself.
     let told = subject.filter(|subject| !subject.is_empty()).unwrap_or(certificate);
-    let digest = Sha256::digest(told);
+    let issuer = read.as_ref().map_or(&[][..], |certificate| certificate.issuer());
+    let digest = Sha256::new()
+        .chain_update((issuer.len() as u64).to_be_bytes())
+        .chain_update(issuer)
+        .chain_update(told)
+        .finalize();
     let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     format!("subject-{hex}")
 }

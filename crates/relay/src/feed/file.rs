@@ -76,6 +76,14 @@ impl TraceFile {
         Ok(have)
     }
 
+    /// Its length in bytes.
+    pub(crate) fn content_len(&self) -> io::Result<u64> {
+        match self {
+            Self::Plain(file) => Ok(file.metadata()?.len()),
+            Self::Compressed(source) => source.content_len(),
+        }
+    }
+
     /// Fills `room`, and waits for the disk.
     pub(crate) fn read_exact_at(&self, room: &mut [u8], offset: u64) -> io::Result<()> {
         match self {

@@ -11,6 +11,7 @@ mod disk;
 mod reading;
 mod session;
 
+use std::io::ErrorKind::UnexpectedEof;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -28,6 +29,8 @@ use crate::registry::Registry;
 const PIECE: usize = 64 * 1024;
 /// Capacity of the buffers of a viewer that waits.
 const IDLE_BUFFER: usize = 1024;
+/// How often a packet that moves while it is sent is looked for.
+const TRIES: usize = 4;
 /// How long a connection may take to say what it is.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
@@ -142,17 +145,35 @@ impl<S: Socket> Connection<S> {
                     entry.encode(&mut self.reply);
                 }
             }
-            Tail::Bytes { file, mut offset, len } => {
-                let end = offset + len;
+            Tail::Bytes { mut file, mut offset, len, mut packet } => {
+                let mut end = offset + len;
+                let mut tries = 0;
                 while offset < end {
                     if self.reply.len() >= PIECE {
                         self.send().await?;
                     }
                     let room = (PIECE - self.reply.len()) as u64;
                     let len = usize::try_from((end - offset).min(room)).unwrap_or(PIECE);
+                    let filled = self.reply.len();
                     let read = disk::append(&file, offset, len, &mut self.reply).await;
-                    read.on("read", "trace file")?;
-                    offset += len as u64;
+                    match (&read, &mut packet) {
+                        // A rotation took the packet to another chunk.
+                        (Err(error), Some((stream, begin)))
+                            if error.kind() == UnexpectedEof && tries < TRIES =>
+                        {
+                            tries += 1;
+                            self.reply.truncate(filled);
+                            let Some((moved, to)) = self.viewer.packet_again(*stream).await else {
+                                return read.on("read", "trace file");
+                            };
+                            (offset, end) = (offset - *begin + to, end - *begin + to);
+                            (file, *begin) = (moved, to);
+                        }
+                        _ => {
+                            read.on("read", "trace file")?;
+                            offset += len as u64;
+                        }
+                    }
                 }
             }
         }

@@ -189,6 +189,14 @@ impl Reading {
                 None => return Ok(None),
             },
         };
+        if file.content_len()? < packet.entry.offset_bytes.saturating_add(packet.len()) {
+            if feed.file_of(self.handle, number) != Some((packet.chunk, packet.file)) {
+                return Err(Error::Meaningless { what: "a packet that is being moved" });
+            }
+            registry.env.counters.packets_short.add(1);
+            tracing::warn!(stream = %self.handle, "an index entry promises more than its packet has");
+            return Ok(None);
+        }
         let file = keep(registry, file);
         self.current = Some(Current { number, packet, found: packet, file });
         Ok(Some(packet))
@@ -229,12 +237,25 @@ impl Reading {
         Ok(Some((file, found)))
     }
 
+    /// Where the packet that was announced last is, when it is no longer where it was found.
+    pub(super) async fn again(
+        &mut self,
+        registry: &Arc<Registry>,
+        feed: &Arc<Feed>,
+    ) -> Option<(TraceFile, u64)> {
+        let found = self.find_again(registry, feed).await.unwrap_or_else(|error| {
+            self.complain(&error);
+            None
+        });
+        found.map(|(file, packet)| (file, packet.entry.offset_bytes))
+    }
+
     /// The first bytes of a piece of the packet that was announced last, appended to `out`, and what follows them.
     pub(super) async fn piece(
         &mut self,
         registry: &Arc<Registry>,
         feed: &Arc<Feed>,
-        GetPacket { offset_bytes, len_bytes, .. }: GetPacket,
+        GetPacket { stream, offset_bytes, len_bytes }: GetPacket,
         out: &mut Vec<u8>,
     ) -> std::result::Result<Tail, PacketPiece> {
         let Current { packet, .. } = self.current.as_ref().ok_or(PacketPiece::Failed)?;
@@ -245,6 +266,7 @@ impl Reading {
         let skipped = skipped.ok_or(PacketPiece::Failed)?;
         let first = usize::try_from(len).unwrap_or(PIECE).min(PIECE);
         let filled = out.len();
+        let mut ended = None;
         // A packet may be moved to another chunk between the look and the reading.
         for _ in 0..TRIES {
             let (file, packet) = match self.find_again(registry, feed).await {
@@ -259,10 +281,19 @@ impl Reading {
             match disk::append(&file, offset, first, out).await {
                 Ok(()) => {
                     let first = first as u64;
-                    return Ok(Tail::Bytes { file, offset: offset + first, len: len - first });
+                    let begin = Some((stream, packet.entry.offset_bytes));
+                    let (offset, len) = (offset + first, len - first);
+                    return Ok(Tail::Bytes { file, offset, len, packet: begin });
                 }
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     out.truncate(filled);
+                    // Where it still is it will not grow.
+                    if ended.replace((packet.chunk, packet.file))
+                        == Some((packet.chunk, packet.file))
+                    {
+                        self.complain(&error.into());
+                        return Err(PacketPiece::Failed);
+                    }
                 }
                 Err(error) => {
                     self.complain(&error.into());

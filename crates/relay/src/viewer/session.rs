@@ -77,6 +77,8 @@ pub(super) enum Tail {
         file: TraceFile,
         offset: u64,
         len: u64,
+        /// Of a packet: its stream, and the offset of its beginning, should it be moved meanwhile.
+        packet: Option<(ViewedStreamId, u64)>,
     },
 }
 
@@ -380,6 +382,19 @@ impl Viewer {
         }
     }
 
+    /// Where the packet is that was announced last in a stream: its file, and the offset of its beginning.
+    pub(super) async fn packet_again(
+        &mut self,
+        stream: ViewedStreamId,
+    ) -> Option<(TraceFile, u64)> {
+        let viewed = self.streams.get_mut(&stream)?;
+        let feed = &self.attached.get(&viewed.session)?.feed;
+        match &mut viewed.place {
+            Place::Metadata(_) => None,
+            Place::Packets(reading) => reading.again(&self.registry, feed).await,
+        }
+    }
+
     fn metadata(&mut self, stream: ViewedStreamId, reply: &mut Vec<u8>) -> Tail {
         let Some(Viewed { session, handle, place: Place::Metadata(sent), .. }) =
             self.streams.get_mut(&stream)
@@ -396,7 +411,7 @@ impl Viewer {
         let (offset, len) = (*sent, (whole - *sent).min(MAX_METADATA_PIECE_LEN));
         *sent += len;
         MetadataReply::Bytes(len).encode(reply);
-        Tail::Bytes { file, offset, len }
+        Tail::Bytes { file, offset, len, packet: None }
     }
 
     fn detach(&mut self, session: ViewedSessionId) -> DetachReply {

@@ -115,6 +115,22 @@ fn a_connection_that_says_nothing_is_closed_after_a_while_but_for_data_of_a_host
 }
 
 #[test]
+fn producers_that_send_no_packet_yet_keep_nobody_out() {
+    let (runtime, root) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let relay = start(&runtime, root.path(), Limits { half_open: 2, ..Limits::default() });
+    let producer = |number: u8| {
+        let mut create = session(&format!("s{number}"));
+        create.identity.as_mut().unwrap().sessiond.0[0] = number;
+        Producer::new(&relay, create)
+    };
+    let mut idle: Vec<Producer> = (0..12).map(producer).collect();
+    packet(&mut producer(12), &relay);
+    packet(idle.first_mut().unwrap(), &relay);
+    packet(idle.last_mut().unwrap(), &relay);
+    runtime.block_on(relay.shutdown());
+}
+
+#[test]
 fn an_address_that_others_reach_needs_to_be_told_who_may_connect() {
     let (runtime, root) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
     let config = |peers: Option<&str>| {

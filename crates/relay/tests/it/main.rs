@@ -17,6 +17,7 @@ mod nats;
 mod producer;
 mod real;
 mod replay;
+mod requests;
 mod resume;
 mod retention;
 mod rotation;

@@ -12,9 +12,9 @@ use wire::live::viewer::{
     PacketReply, Request, Seek, SessionEntry, StreamEntry,
 };
 use wire::live::{
-    CloseAction, CreateSession, Decoded, NetSeqNum, PacketIndex, ProtocolMinor, Request as Order,
-    ResetMetadata, StreamHandle, TraceFormat, TracefileLimit, Version, ViewedSessionId,
-    ViewedStreamId, ViewerSessionId,
+    CloseAction, CreateSession, DataHeader, Decoded, NetSeqNum, PacketIndex, ProtocolMinor,
+    Request as Order, ResetMetadata, StreamHandle, TraceFormat, TracefileLimit, Version,
+    ViewedSessionId, ViewedStreamId, ViewerSessionId,
 };
 
 use crate::client::shown;
@@ -319,6 +319,38 @@ fn packets_that_ran_ahead_of_a_rotation_are_read_where_they_go() {
     setup.rotate(0, 2, CloseAction::MoveToArchives);
     assert_eq!(viewer.bytes(stream, 256, 128), whole(2));
     assert_eq!(viewer.read_on(stream), [3]);
+    setup.end();
+}
+
+#[test]
+fn a_packet_that_moves_while_it_is_sent_is_sent_to_its_end() {
+    const LEN: u32 = 32 << 20;
+    let mut setup = Setup::new();
+    let stream = setup.viewed();
+    setup.send(0..1);
+    let bytes: Vec<u8> = (0..LEN / 4).flat_map(u32::to_le_bytes).collect();
+    let net_seq_num = NetSeqNum::new(1);
+    let header = DataHeader { stream: setup.stream, net_seq_num, data_len: LEN, padding_len: 0 };
+    setup.producer.data.write_all(&header.encode()).unwrap();
+    setup.producer.data.write_all(&bytes).unwrap();
+    let packet_size_bits = u64::from(LEN) * 8;
+    let entry = PacketIndex { packet_size_bits, ..index(setup.stream, 1) };
+    setup.producer.ok(&Order::SendIndex(entry));
+    let mut viewer = setup.attach(Seek::Beginning);
+    assert_eq!(viewer.next_entry(stream).timestamp_begin, 0);
+    let offset_bytes = viewer.next_entry(stream).offset_bytes;
+    let request = Request::GetPacket(GetPacket { stream, offset_bytes, len_bytes: LEN });
+    let mut asked = Vec::new();
+    request.encode(&mut asked);
+    viewer.socket.write_all(&asked).unwrap();
+    // Much of it is not sent while nobody reads.
+    viewer.socket.peek(&mut [0]).unwrap();
+    setup.rotate(0, 1, CloseAction::MoveToArchives);
+    let Reply::Packet(reply, got) = viewer.socket.reply(&request, viewer.minor) else {
+        panic!("a packet")
+    };
+    assert_eq!(reply.piece, PacketPiece::Bytes(LEN));
+    assert!(got == bytes, "other bytes");
     setup.end();
 }
 

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use relay::Limits;
 use wire::live::viewer::{NextIndex, PacketPiece, Seek};
-use wire::live::{CloseAction, Request, ViewedStreamId};
+use wire::live::{CloseAction, PacketIndex, Request};
 
+use crate::client::shown;
 use crate::disk::wait_until;
-use crate::producer::packet;
+use crate::producer::{index, packet};
 use crate::viewer::{Setup, live};
 
 /// The files below a folder that have a name.
@@ -75,7 +76,7 @@ fn viewers_keep_few_files_open_however_many_streams_they_read() {
     let mut viewer = setup.attach(Seek::Beginning);
     let mut entries = Vec::new();
     for stream in &streams {
-        let stream = ViewedStreamId::new(stream.get());
+        let stream = shown(*stream);
         let NextIndex::Packet(entry) = viewer.next(stream).index else { panic!("a packet") };
         entries.push((stream, entry));
     }
@@ -89,5 +90,23 @@ fn viewers_keep_few_files_open_however_many_streams_they_read() {
     }
     let open = open_below(setup.root.path());
     assert!(open <= 4 + 4 + 4, "{open} files open");
+    setup.end();
+}
+
+#[test]
+fn a_packet_that_is_shorter_than_its_entry_says_is_passed_over_and_counted() {
+    let mut setup = Setup::with(live(), Limits::default());
+    let stream = setup.viewed();
+    setup.send(0..1);
+    for (number, size) in [(1, 4 * 128 * 8), (2, 1 << 30)] {
+        setup.producer.packet(setup.stream, number);
+        let entry = PacketIndex { packet_size_bits: size, ..index(setup.stream, number) };
+        setup.producer.ok(&Request::SendIndex(entry));
+    }
+    let mut viewer = setup.attach(Seek::Beginning);
+    assert_eq!(viewer.read_on(stream), [0]);
+    assert_eq!(viewer.next(stream).index, NextIndex::NotYet);
+    let totals = setup.relay.totals();
+    assert_eq!((totals.packets_short, totals.packets_missed_by_viewers), (2, 2));
     setup.end();
 }

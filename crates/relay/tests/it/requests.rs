@@ -1,0 +1,93 @@
+//! What a control connection may take up: memory for requests, time to finish them, bytes of metadata.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use relay::{Limits, Relay};
+use tokio::runtime::Runtime;
+use wire::live::{Command, CommandHeader, Request, StreamHandle};
+
+use crate::client::is_closed;
+use crate::disk::wait_until;
+use crate::producer::{Producer, greet, session, start};
+
+const MIB: usize = 1 << 20;
+
+/// The header and first bytes of a request that sends metadata.
+fn begin(socket: &mut TcpStream, stream: StreamHandle, payload_len: usize, sent: usize) {
+    let mut bytes = Vec::new();
+    let payload_len = payload_len as u64;
+    CommandHeader { command: Command::SendMetadata, payload_len }.encode(&mut bytes);
+    let head = bytes.len();
+    bytes.extend(stream.get().to_be_bytes());
+    bytes.resize(head + sent, 0);
+    socket.write_all(&bytes).unwrap();
+}
+
+/// A producer with a metadata stream in chunk 0; `name` tells it from others.
+fn producer(relay: &Relay, name: &str) -> (Producer, StreamHandle) {
+    let mut create = session(name);
+    create.identity.as_mut().unwrap().sessiond.0[0] = name.bytes().next().unwrap();
+    let mut producer = Producer::new(relay, create);
+    producer.chunk(0);
+    let metadata = producer.stream("metadata", 0);
+    (producer, metadata)
+}
+
+#[test]
+fn nothing_large_is_taken_before_there_is_a_session() {
+    let (runtime, root) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let limits = Limits { first_message: Duration::from_secs(3600), ..Limits::default() };
+    let relay = start(&runtime, root.path(), limits);
+    let mut greeted = greet(&relay);
+    begin(&mut greeted.socket, StreamHandle::new(1), (64 << 10) + 1, 100);
+    wait_until("the end of the connection", || is_closed(&mut greeted.socket));
+    runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn a_request_that_is_begun_and_not_finished_makes_room_for_others() {
+    let (runtime, root) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let limits = Limits {
+        request_bytes: MIB,
+        request_timeout: Duration::from_millis(500),
+        ..Limits::default()
+    };
+    let relay = start(&runtime, root.path(), limits);
+    let (mut slow, first) = producer(&relay, "slow");
+    let (mut other, second) = producer(&relay, "other");
+    let begun = Instant::now();
+    begin(&mut slow.control.socket, first, MIB, MIB / 2);
+    std::thread::sleep(Duration::from_millis(100));
+    // All the room is taken, so this waits until the first one is given up.
+    other.metadata(second, &vec![b' '; MIB - 12]);
+    other.ok(&Request::StreamsSent);
+    assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
+    assert!(slow.control.is_closed());
+    assert_eq!(relay.totals().requests_unfinished, 1);
+    assert_eq!(relay.totals().metadata_bytes, MIB as u64 - 12);
+    // Between requests a connection may say nothing for as long as it likes.
+    std::thread::sleep(Duration::from_secs(2));
+    other.ok(&Request::StreamsSent);
+    runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn metadata_have_a_limit_and_others_go_on() {
+    let (runtime, root) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let limits = Limits { metadata_bytes: MIB as u64, ..Limits::default() };
+    let relay = start(&runtime, root.path(), limits);
+    let (mut greedy, first) = producer(&relay, "greedy");
+    let (mut modest, second) = producer(&relay, "modest");
+    for _ in 0..4 {
+        greedy.metadata(first, &vec![b' '; MIB / 4]);
+    }
+    greedy.ok(&Request::StreamsSent);
+    greedy.metadata(first, b" ");
+    assert!(greedy.control.is_closed());
+    assert_eq!(relay.totals().metadata_bytes, MIB as u64);
+    modest.metadata(second, b"/* CTF 1.8 */");
+    modest.ok(&Request::StreamsSent);
+    runtime.block_on(relay.shutdown());
+}

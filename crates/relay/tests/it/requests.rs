@@ -59,7 +59,8 @@ fn a_request_that_is_begun_and_not_finished_makes_room_for_others() {
     let (mut other, second) = producer(&relay, "other");
     let begun = Instant::now();
     begin(&mut slow.control.socket, first, MIB, MIB / 2);
-    std::thread::sleep(Duration::from_millis(100));
+    let room = Instant::now();
+    wait_until("half a request to be read", || room.elapsed() > Duration::from_millis(100));
     // All the room is taken, so this waits until the first one is given up.
     other.metadata(second, &vec![b' '; MIB - 12]);
     other.ok(&Request::StreamsSent);
@@ -67,8 +68,9 @@ fn a_request_that_is_begun_and_not_finished_makes_room_for_others() {
     assert!(slow.control.is_closed());
     assert_eq!(relay.totals().requests_unfinished, 1);
     assert_eq!(relay.totals().metadata_bytes, MIB as u64 - 12);
-    // Between requests a connection may say nothing for as long as it likes.
-    std::thread::sleep(Duration::from_secs(2));
+    // Between requests a connection may say nothing for longer.
+    let quiet = Instant::now();
+    wait_until("some time", || quiet.elapsed() > Duration::from_secs(1));
     other.ok(&Request::StreamsSent);
     runtime.block_on(relay.shutdown());
 }

@@ -32,6 +32,8 @@ pub(crate) struct Chunk {
     /// Paths of all streams that were in it, relative to `folder`; at most [`crate::Limits::streams_per_chunk`] and
     /// those that rotated into it.
     pub(crate) members: BTreeSet<RelativePath>,
+    /// Lines that note streams in the journal; those that failed to enter count too.
+    pub(crate) noted: usize,
     pub(crate) losses: ChunkLosses,
     pub(crate) closing: Option<Closing>,
     /// Its last move is under way.
@@ -66,6 +68,7 @@ impl Chunk {
             is_snapshot,
             streams: 0,
             members: BTreeSet::new(),
+            noted: 0,
             losses: ChunkLosses::default(),
             closing: None,
             is_sealing: false,

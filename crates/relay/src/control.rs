@@ -175,11 +175,13 @@ impl Control {
     ) -> Result<()> {
         let minor = self.minor.unwrap_or(ProtocolMinor::OURS);
         self.arrivals.read();
-        let outcome = match Request::decode(command, minor, payload) {
+        let outcome = match speakable(command, minor)
+            .and(Request::decode(command, minor, payload).map_err(Error::from))
+        {
             Ok(Request::TraceChunkExists(request)) => self.chunk_exists(request.chunk, reply).await,
             Ok(Request::SendIndex(index)) => self.index(index, reply).await,
             Ok(request) => self.act(request, reply),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         };
         let Err(error) = outcome else { return Ok(()) };
         reply.clear();
@@ -223,9 +225,7 @@ impl Control {
         let (id, shared) = self.session(command)?;
         if let Request::AddStream(request) = &request {
             let handle = self.registry.new_handle(shared)?;
-            let added = self
-                .registry
-                .act(shared, |recording, env| recording.add_stream(env, id, handle, request));
+            let added = self.registry.add_stream(shared, id, handle, request);
             if added.is_err() {
                 self.registry.forget_handle(handle);
             }
@@ -280,6 +280,9 @@ impl Control {
     }
 
     fn version(&mut self, theirs: Version, reply: &mut Vec<u8>) -> Result<()> {
+        if self.session.is_some() {
+            return Err(Error::Meaningless { what: "another version in the middle of a session" });
+        }
         let minor = Version::OURS.negotiate(theirs);
         self.minor = Some(minor.ok_or(Error::WrongMajor { major: theirs.major })?);
         // The reference relay answers its own numbers; to an older producer they make no difference.
@@ -413,6 +416,23 @@ fn split_request(bytes: &[u8], max: u64) -> wire::live::Result<Parsed<'_>> {
         Some(payload) => Parsed::Whole(header, payload),
         None => Parsed::Missing(len - rest.len()),
     })
+}
+
+/// Whether a command may be said with a version: chunks are for those that have them. What a producer before LTTng 2.11
+/// records is one chunk, which nobody but the relay closes.
+fn speakable(command: Command, minor: ProtocolMinor) -> Result<()> {
+    let is_of_chunks = matches!(
+        command,
+        Command::CreateTraceChunk
+            | Command::CloseTraceChunk
+            | Command::TraceChunkExists
+            | Command::RotateStreams
+            | Command::StreamPositions
+    );
+    if is_of_chunks && !minor.has_trace_chunks() {
+        return Err(Error::TooOld { what: command.to_string(), minor: minor.0 });
+    }
+    Ok(())
 }
 
 fn same(asked: RelaySessionId, own: RelaySessionId) -> Result<()> {

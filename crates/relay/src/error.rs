@@ -183,6 +183,20 @@ pub enum Error {
         /// The path.
         path: String,
     },
+    /// A stream that is not below its session's folder, or whose path names no session.
+    #[error("path {path} is not in the session's folder")]
+    ForeignPath {
+        /// The path.
+        path: String,
+    },
+    /// A command or session of a protocol version that is too old for it.
+    #[error("{what} with protocol 2.{minor}; 2.11 is needed")]
+    TooOld {
+        /// What was asked for.
+        what: String,
+        /// The minor version that is spoken.
+        minor: u32,
+    },
     /// A value that has no meaning.
     #[error("{what} cannot be")]
     Meaningless {
@@ -223,6 +237,8 @@ impl Error {
             | Self::ForeignHost { .. }
             | Self::WrongKind { .. }
             | Self::ReservedPath { .. }
+            | Self::ForeignPath { .. }
+            | Self::TooOld { .. }
             | Self::Meaningless { .. } => ReturnCode::INVALID,
             _ => ReturnCode::UNKNOWN_ERROR,
         }

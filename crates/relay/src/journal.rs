@@ -4,7 +4,7 @@
 //! removed when the chunk is sealed or deleted. Lines of `key value`:
 //!
 //! ```text
-//! relay-chunk 2               format and version
+//! relay-chunk 3               format and version
 //! host vm
 //! session cap                 name of the recording session
 //! folder vm/cap-20261120-…    the session's folder
@@ -16,11 +16,16 @@
 //! ```
 //! Version 1 has no line `begin`.
 //!
+//! Its streams stand beside it, `ROOT/.relay/N.streams`, each before its first file is made: lines of paths in the chunk, with
+//! empty ones between them. With that and the line `at` a start knows which files are the chunk's; it touches no others. The
+//! first two versions have no such file.
+//!
 //! Losses are noted beside it as they are seen, `ROOT/.relay/N.lost`, one a line: `CAUSE FIRST LAST COUNT STREAM`
 //! with what [`Loss`] says.
 //!
 //! Names cannot contain line breaks, see [`wire::live::RelativePath`].
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 
 use wire::live::{ChunkId, RelativePath, UnixSeconds};
@@ -29,11 +34,14 @@ use crate::error::{Error, FileContext, Result};
 use crate::losses::{ChunkLosses, Loss};
 use crate::root::Root;
 
-const FIRST_LINE: &str = "relay-chunk 2";
+const FIRST_LINE: &str = "relay-chunk 3";
+const FIRST_LINE_2: &str = "relay-chunk 2";
 const FIRST_LINE_1: &str = "relay-chunk 1";
 const SUFFIX: &str = ".chunk";
 /// Longest journal file that is read, in bytes: five paths and names.
 const MAX_LEN: u64 = 64 * 1024;
+/// Longest list of streams that is read, in bytes.
+const MAX_STREAMS_LEN: u64 = 256 << 20;
 
 /// Number of a journal file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +58,8 @@ pub(crate) struct Entry {
     /// When it began; `None` for one that stays where it is.
     pub(crate) begin: Option<UnixSeconds>,
     pub(crate) moving: Option<Move>,
+    /// Whether its streams are noted beside it.
+    pub(crate) names_streams: bool,
 }
 
 /// A move that has begun.
@@ -72,10 +82,11 @@ impl Entry {
     }
 
     fn to_text(&self) -> String {
-        let Self { host, session, folder, chunk, at, begin, moving } = self;
+        let Self { host, session, folder, chunk, at, begin, moving, names_streams } = self;
+        let first_line = if *names_streams { FIRST_LINE } else { FIRST_LINE_2 };
         let begin = begin.map_or_else(|| "-".to_owned(), |begin| begin.to_string());
         let mut text = format!(
-            "{FIRST_LINE}\nhost {host}\nsession {session}\nfolder {folder}\nchunk {chunk}\nat {at}\nbegin {begin}\n"
+            "{first_line}\nhost {host}\nsession {session}\nfolder {folder}\nchunk {chunk}\nat {at}\nbegin {begin}\n"
         );
         if let Some(Move { to, sealed }) = moving {
             text.push_str(&format!("to {to}\n"));
@@ -95,7 +106,7 @@ impl Entry {
             RelativePath::new(field(number, key)?).map_err(|_problem| -> usize { number })
         };
         let has_begin = match lines.first() {
-            Some(&FIRST_LINE) => true,
+            Some(&(FIRST_LINE | FIRST_LINE_2)) => true,
             Some(&FIRST_LINE_1) => false,
             _ => return Err(1),
         };
@@ -117,14 +128,59 @@ impl Entry {
                 return Err(to + 1);
             }
         };
-        Ok(Self { host, session, folder, chunk, at, begin, moving })
+        let names_streams = lines.first() == Some(&FIRST_LINE);
+        Ok(Self { host, session, folder, chunk, at, begin, moving, names_streams })
     }
 }
 
 /// Removes a journal file.
 pub(crate) fn remove(root: &Root, number: Number) -> Result<()> {
     root.remove_file(&Root::own(&losses_name(number)))?;
-    root.remove_file(&Root::own(&file_name(number)))
+    root.remove_file(&Root::own(&file_name(number)))?;
+    // Last, for the entry is believed: without streams it would name nothing.
+    root.remove_file(&Root::own(&streams_name(number)))
+}
+
+/// Notes that a stream is in the chunk.
+pub(crate) fn append_stream(root: &Root, number: Number, stream: &RelativePath) -> Result<()> {
+    // A line of its own also behind half of one, which a full disk may have left.
+    let line = format!("\n{stream}\n");
+    let name = streams_name(number);
+    root.append(&Root::own(""), &name)?.write_all(line.as_bytes()).on("write", name)
+}
+
+/// Brings the list of streams to the disk, as far as there is one.
+pub(crate) fn sync_streams(root: &Root, number: Number) -> Result<()> {
+    let path = Root::own(&streams_name(number));
+    if root.exists(&path) {
+        root.read(&path)?.sync_data().on("sync", path.as_path())?;
+    }
+    Ok(())
+}
+
+/// The streams of a chunk, relative to its folder; `None` of an entry that does not name them. A line that was cut short
+/// is left out: its stream has no file yet.
+pub(crate) fn read_streams(
+    root: &Root,
+    number: Number,
+    entry: &Entry,
+) -> Result<Option<BTreeSet<RelativePath>>> {
+    let path = Root::own(&streams_name(number));
+    if !entry.names_streams {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    if root.exists(&path) {
+        let file = root.read(&path)?;
+        file.take(MAX_STREAMS_LEN).read_to_string(&mut text).on("read", path.as_path())?;
+    }
+    let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    let lines = lines.filter(|line| !line.is_empty());
+    Ok(Some(lines.filter_map(|line| RelativePath::new(line).ok()).collect()))
+}
+
+fn streams_name(Number(number): Number) -> String {
+    format!("{number}.streams")
 }
 
 /// Notes a loss.
@@ -206,17 +262,41 @@ mod tests {
             at: path("h/s/a"),
             begin: Some(UnixSeconds::new(5)),
             moving,
+            names_streams: true,
         }
     }
 
     #[test]
-    fn the_first_version_is_read() {
-        let text = entry(None).to_text().replace("chunk 2\n", "chunk 1\n").replace("begin 5\n", "");
-        assert_eq!(Entry::parse(&text), Ok(Entry { begin: None, ..entry(None) }));
+    fn the_first_versions_are_read() {
+        let old = |moving| Entry { names_streams: false, ..entry(moving) };
+        let text = entry(None).to_text().replace("chunk 3\n", "chunk 2\n");
+        assert_eq!(Entry::parse(&text), Ok(old(None)));
+        assert_eq!(old(None).to_text(), text);
+        let text = text.replace("chunk 2\n", "chunk 1\n").replace("begin 5\n", "");
+        assert_eq!(Entry::parse(&text), Ok(Entry { begin: None, ..old(None) }));
         let moved = format!("{text}to h/s/b\nsealed\n");
         let to = RelativePath::new("h/s/b").unwrap();
         let moving = Some(Move { to, sealed: true });
-        assert_eq!(Entry::parse(&moved), Ok(Entry { begin: None, ..entry(moving) }));
+        assert_eq!(Entry::parse(&moved), Ok(Entry { begin: None, ..old(moving) }));
+    }
+
+    #[test]
+    fn streams_are_read_back_but_for_half_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let path = |text| RelativePath::new(text).unwrap();
+        let read = || read_streams(&root, Number(3), &entry(None)).unwrap();
+        assert_eq!(read(), Some(BTreeSet::new()));
+        append_stream(&root, Number(3), &path("ust/a b")).unwrap();
+        let mut file = root.append(&Root::own(""), "3.streams").unwrap();
+        file.write_all(b"\nust/ha").unwrap();
+        assert_eq!(read(), Some(BTreeSet::from([path("ust/a b")])));
+        append_stream(&root, Number(3), &path("ust/c")).unwrap();
+        assert!(read().unwrap().is_superset(&BTreeSet::from([path("ust/a b"), path("ust/c")])));
+        assert_eq!(
+            read_streams(&root, Number(3), &Entry { names_streams: false, ..entry(None) }).unwrap(),
+            None
+        );
     }
 
     #[test]

@@ -13,11 +13,14 @@ use std::time::UNIX_EPOCH;
 use ctf::TraceClass;
 use ctf::index::{HEADER_LEN, IndexEntry, IndexVersion, PacketIndex, StreamPosition};
 use ctf::packet::{Outcome, PacketInfo, decode_packet_header};
+use tracedir::seekable::ENDING;
 use wire::live::{RelativePath, UnixSeconds};
 
 use crate::error::{FileContext, Result};
 use crate::feed::Documents;
+use crate::names;
 use crate::root::Root;
+use crate::seal::parent;
 
 /// How deep a chunk's folders are looked at.
 const MAX_DEPTH: usize = 16;
@@ -53,12 +56,22 @@ pub(crate) struct Mended {
     pub(crate) positions: BTreeMap<RelativePath, u64>,
 }
 
-/// Mends what lies in `tops`, folders and files of a chunk's folder. `makes_indexes` is false for chunks whose streams
-/// have no index files.
+/// Which files of a chunk's folder are the chunk's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Parts<'a> {
+    /// Those of these streams, by their paths in the folder.
+    Streams(&'a BTreeSet<RelativePath>),
+    /// What lies in these folders: of a chunk whose streams were not noted.
+    Below(&'a BTreeSet<RelativePath>),
+}
+
+/// Mends a chunk in its folder. `makes_indexes` is false for chunks whose streams have no index files.
+///
+/// Never touched: compressed files, and what is in a folder below the chunk's that has a manifest: another chunk's.
 pub(crate) fn mend(
     root: &Root,
     folder: &RelativePath,
-    tops: &BTreeSet<RelativePath>,
+    parts: Parts<'_>,
     makes_indexes: bool,
 ) -> Result<Mended> {
     let mended = Mended {
@@ -74,8 +87,13 @@ pub(crate) fn mend(
         positions: BTreeMap::new(),
     };
     let mut mender = Mender { root, folder, makes_indexes, mended };
-    for top in tops.iter().filter(|top| root.is_dir(&folder.join_path(top))) {
-        mender.folder(top, MAX_DEPTH)?;
+    match parts {
+        Parts::Below(tops) => {
+            for top in tops.iter().filter(|top| root.is_dir(&folder.join_path(top))) {
+                mender.all_in(top, MAX_DEPTH)?;
+            }
+        }
+        Parts::Streams(streams) => mender.streams(streams)?,
     }
     Ok(mender.mended)
 }
@@ -89,19 +107,58 @@ struct Mender<'a> {
 }
 
 impl Mender<'_> {
-    /// Mends a folder of streams; `path` is relative to the chunk's.
-    fn folder(&mut self, path: &RelativePath, depth: usize) -> Result<()> {
+    /// Mends the files of streams.
+    fn streams(&mut self, streams: &BTreeSet<RelativePath>) -> Result<()> {
+        let mut folders: BTreeMap<RelativePath, Vec<&RelativePath>> = BTreeMap::new();
+        for stream in streams {
+            folders.entry(parent(stream)).or_default().push(stream);
+        }
+        for (path, streams) in folders {
+            if self.is_of_another(&path)? {
+                continue;
+            }
+            let names: Vec<&str> = streams.iter().filter_map(|it| it.components().last()).collect();
+            let entries = self.root.list(&self.folder.join_path(&path))?.into_iter();
+            let files = entries.filter(|entry| !entry.is_dir && is_named(&names, &entry.name));
+            let files = files.filter_map(|entry| RelativePath::new(&entry.name).ok()).collect();
+            self.folder(&path, files)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a folder of the chunk's is, or lies in, one with a manifest of its own.
+    fn is_of_another(&self, path: &RelativePath) -> Result<bool> {
+        for depth in 1..=path.components().count() {
+            let above = names::first_components(path, depth)?;
+            if self.root.has_manifest(&self.folder.join_path(&above)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Mends whatever is in a folder; `path` is relative to the chunk's.
+    fn all_in(&mut self, path: &RelativePath, depth: usize) -> Result<()> {
+        if !path.is_empty() && self.root.has_manifest(&self.folder.join_path(path)) {
+            return Ok(());
+        }
         let mut files = Vec::new();
         for entry in self.root.list(&self.folder.join_path(path))? {
             let Ok(name) = RelativePath::new(&entry.name) else { continue };
             match entry.is_dir {
                 true if entry.name == INDEX || depth == 0 => {}
-                true => self.folder(&path.join_path(&name), depth - 1)?,
+                true => self.all_in(&path.join_path(&name), depth - 1)?,
                 // Streams have a folder in the chunk; what lies beside it is not theirs.
                 false if path.is_empty() => {}
                 false => files.push(name),
             }
         }
+        self.folder(path, files)
+    }
+
+    /// Mends files of streams in a folder; `path` is relative to the chunk's.
+    fn folder(&mut self, path: &RelativePath, mut files: Vec<RelativePath>) -> Result<()> {
+        files.retain(|name| !name.as_str().ends_with(ENDING));
         if files.is_empty() {
             return Ok(());
         }
@@ -172,7 +229,10 @@ impl Mender<'_> {
         let old = self.index(&index_folder.join_path(&relative(&index_name)))?;
         let header_at = |offset| class.and_then(|class| header_at(&file, offset, class));
         let plan = plan(len, old.as_ref().map_or(&[], |(_, index)| &index.entries), &header_at);
-        let can_tell = old.is_some() || class.is_some();
+        // The only copy of what cannot be read at all stays as it is.
+        let is_readable =
+            plan.len > 0 || len == 0 || class.is_some_and(|class| is_torn(&file, class));
+        let can_tell = is_readable && (old.is_some() || class.is_some());
         if can_tell && plan.len < len {
             file.set_len(plan.len).on("truncate", place.as_path())?;
             self.mended.bytes_cut += len - plan.len;
@@ -287,6 +347,31 @@ fn plan(len: u64, indexed: &[IndexEntry], header_at: &impl Fn(u64) -> Option<Ind
 
 /// What the header of the packet at an offset says of it.
 fn header_at(file: &std::fs::File, offset: u64, class: &TraceClass) -> Option<IndexEntry> {
+    match look_at(file, offset, class) {
+        Look::Packet(info) => entry(offset, &info),
+        Look::Torn | Look::Nothing => None,
+    }
+}
+
+/// Whether a file begins with a packet that says how long it is, or with half of a header.
+fn is_torn(file: &std::fs::File, class: &TraceClass) -> bool {
+    match look_at(file, 0, class) {
+        Look::Packet(info) => info.total_bits.is_some(),
+        Look::Torn => true,
+        Look::Nothing => false,
+    }
+}
+
+/// What is at an offset.
+enum Look {
+    Packet(PacketInfo),
+    /// The file ends within the header.
+    Torn,
+    /// Nothing that the metadata declare.
+    Nothing,
+}
+
+fn look_at(file: &std::fs::File, offset: u64, class: &TraceClass) -> Look {
     let mut look = FIRST_LOOK;
     loop {
         let mut bytes = vec![0; look];
@@ -296,15 +381,18 @@ fn header_at(file: &std::fs::File, offset: u64, class: &TraceClass) -> Option<In
                 Ok(0) => break,
                 Ok(read) => have += read,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_unreadable) => return None,
+                Err(_unreadable) => return Look::Nothing,
             }
         }
-        match decode_packet_header(class, bytes.get(..have)?).ok()? {
-            Outcome::Ready(info) => return entry(offset, &info),
-            Outcome::NeedMore { at_least_bytes } if have == look && at_least_bytes <= MAX_LOOK => {
+        match decode_packet_header(class, bytes.get(..have).unwrap_or(&[])) {
+            Ok(Outcome::Ready(info)) => return Look::Packet(info),
+            Ok(Outcome::NeedMore { at_least_bytes })
+                if have == look && at_least_bytes <= MAX_LOOK =>
+            {
                 look = at_least_bytes.max(look + 1);
             }
-            Outcome::NeedMore { .. } => return None,
+            Ok(Outcome::NeedMore { .. }) if have < look => return Look::Torn,
+            Ok(Outcome::NeedMore { .. }) | Err(_) => return Look::Nothing,
         }
     }
 }
@@ -353,6 +441,14 @@ fn whole_metadata_packets(bytes: &[u8]) -> usize {
         whole += len;
     }
     whole
+}
+
+/// Whether a file is of one of these streams: it has the name of one, or that and a number, as with trace file limits.
+fn is_named(streams: &[&str], file: &str) -> bool {
+    let of = file.rsplit_once('_').filter(|(_, number)| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    streams.contains(&file) || of.is_some_and(|(stream, _)| streams.contains(&stream))
 }
 
 fn relative(name: &str) -> RelativePath {
@@ -447,7 +543,7 @@ mod tests {
         let file = folder.path().join("ust/metadata");
         std::fs::write(&file, bytes).unwrap();
         let tops = BTreeSet::from([relative("ust")]);
-        let mended = mend(&root, &RelativePath::default(), &tops, true).unwrap();
+        let mended = mend(&root, &RelativePath::default(), Parts::Below(&tops), true).unwrap();
         (std::fs::read(file).unwrap(), mended.bytes_cut)
     }
 
@@ -472,6 +568,39 @@ mod tests {
             assert_eq!(left.trim_end(), schema.metadata().trim_end(), "{version:?}");
             assert_eq!(cut, (torn.len() - left.len()) as u64);
         }
+    }
+
+    #[test]
+    fn only_files_of_the_streams_are_looked_at_and_what_cannot_be_read_is_not_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let bytes = [0xa5; 300];
+        for dir in ["ust", "ust/sealed", "other"] {
+            std::fs::create_dir(folder.path().join(dir)).unwrap();
+            let files = ["ch_0", "ch_0_7", "ch_0_x", "ch_1", "ch_0.zst"];
+            for file in files {
+                std::fs::write(folder.path().join(dir).join(file), bytes).unwrap();
+            }
+            let mut stream = StreamClass::new(0, EventHeader::Large, Vec::new());
+            stream.clock = Some(0);
+            let mut trace = WrittenTrace::new(CtfVersion::V1_8, vec![stream]);
+            trace.clocks = vec![ctf::ClockClass::new("monotonic")];
+            let schema = Schema::new(trace).unwrap();
+            std::fs::write(folder.path().join(dir).join("metadata"), schema.metadata()).unwrap();
+        }
+        std::fs::write(folder.path().join("ust/sealed/.manifest.json"), "{}").unwrap();
+        let streams: BTreeSet<_> = ["ust/ch_0", "ust/metadata", "ust/sealed/ch_0", "ust/gone"]
+            .map(relative)
+            .into_iter()
+            .collect();
+        let chunk = RelativePath::default();
+        let mended = mend(&root, &chunk, Parts::Streams(&streams), true).unwrap();
+        let found = ["ust/ch_0", "ust/ch_0_7", "ust/metadata"].map(relative);
+        assert_eq!(mended.members, BTreeSet::from(found));
+        assert_eq!((mended.bytes, mended.bytes_cut), (600, 0));
+        let tops = BTreeSet::from([relative("ust")]);
+        let mended = mend(&root, &chunk, Parts::Below(&tops), true).unwrap();
+        assert_eq!((mended.streams, mended.bytes_cut), (4, 0));
     }
 
     #[test]

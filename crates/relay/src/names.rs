@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! session          HOST/NAME-YYYYMMDD-HHMMSS    HOST/NAME when the name has its time    HOST/BASE/PATH when given
+//!                  before LTTng 2.11 the first two components of its first stream's path
 //! current chunk    <begin>-<id>                 after the first rotation
 //! archived chunk   archives/<begin>-<end>-<id>
 //! ```
@@ -34,7 +35,8 @@ impl Names {
         }
     }
 
-    /// The folder of a session, relative to the root; the root itself for producers before LTTng 2.11.
+    /// The folder of a session, relative to the root; the root itself for producers before LTTng 2.11, whose streams name
+    /// it ([`session_of`]).
     pub(crate) fn session(&self, create: &CreateSession) -> Result<RelativePath> {
         let (Some(host), Some(name), Some(identity)) =
             (&create.hostname, &create.session_name, &create.identity)
@@ -97,9 +99,51 @@ pub(crate) fn has_manifest(path: &RelativePath) -> bool {
     path.components().any(|component| [MANIFEST, HIDDEN_MANIFEST].contains(&component))
 }
 
-/// `name` with a number, for a folder that is taken.
-pub(crate) fn numbered(path: &RelativePath, number: u32) -> Result<RelativePath> {
-    RelativePath::new(&format!("{path}-{number}")).map_err(bad_name)
+/// Components of a session's folder in the paths of producers before LTTng 2.11: host and name.
+const SESSION_DEPTH: usize = 2;
+
+/// The session's folder in the path of a stream of a producer before LTTng 2.11. `host` is what the session said, empty
+/// before LTTng 2.4; the path has to begin with it.
+pub(crate) fn session_of(path: &RelativePath, host: &str) -> Result<RelativePath> {
+    let foreign = || Error::ForeignPath { path: path.to_string() };
+    let mut components = path.components();
+    let (Some(first), Some(name)) = (components.next(), components.next()) else {
+        return Err(foreign());
+    };
+    if !host.is_empty() && first != host {
+        return Err(foreign());
+    }
+    if first.starts_with('.') || is_reserved(name) || has_manifest(path) {
+        return Err(Error::ReservedPath { path: path.to_string() });
+    }
+    first_components(path, SESSION_DEPTH)
+}
+
+/// A path relative to the folder it lies in; `None` when it lies elsewhere.
+pub(crate) fn below(path: &RelativePath, folder: &RelativePath) -> Option<RelativePath> {
+    let rest = path.as_path().strip_prefix(folder.as_path()).ok()?;
+    RelativePath::new(rest.to_str()?).ok()
+}
+
+/// Whether one of two folders is the other or lies in it.
+pub(crate) fn overlap(one: &RelativePath, other: &RelativePath) -> bool {
+    one.as_path().starts_with(other.as_path()) || other.as_path().starts_with(one.as_path())
+}
+
+/// The first `count` components of a path.
+pub(crate) fn first_components(path: &RelativePath, count: usize) -> Result<RelativePath> {
+    let components: Vec<&str> = path.components().take(count).collect();
+    RelativePath::new(&components.join("/")).map_err(bad_name)
+}
+
+/// A path with a number behind its `depth`-th component, counted from 1, where a folder is taken.
+pub(crate) fn numbered(path: &RelativePath, depth: usize, number: u32) -> Result<RelativePath> {
+    let name = |(at, component): (usize, &str)| match at + 1 == depth {
+        true => format!("{component}-{number}"),
+        false => component.to_owned(),
+    };
+    let components: Vec<String> = path.components().enumerate().map(name).collect();
+    RelativePath::new(&components.join("/")).map_err(bad_name)
 }
 
 fn checked(name: String) -> Result<Name> {

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use tracedir::manifest::{HIDDEN_MANIFEST, SealedBy};
+use tracedir::manifest::{HIDDEN_MANIFEST, MANIFEST, SealedBy};
 use wire::live::{ChunkId, RelativePath, UnixSeconds};
 
 use crate::env::Env;
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::event::{Event, RecordingName};
 use crate::journal::{self, Entry, Move, Number};
 use crate::losses::{self, Losses};
-use crate::mend::{Mended, mend};
+use crate::mend::{Mended, Parts, mend};
 use crate::names::{self, Names};
 use crate::resume::{self, Identity, Known};
 use crate::root::Root;
@@ -138,33 +138,42 @@ impl Found {
         number: Number,
         mut entry: Entry,
     ) -> Result<()> {
+        // Of an early version with the whole root for a chunk: nothing says which files are the chunk's.
+        if entry.at.components().count() < 2 {
+            tracing::warn!(folder = %entry.at, "left as it is: a chunk that is not in a session's folder");
+            return journal::remove(root, number);
+        }
+        let streams = journal::read_streams(root, number, &entry)?;
         if let Some(Move { to, sealed }) = entry.moving.take() {
-            // In a folder shared with other chunks the chunk's parts are those that no other chunk is named by.
             let is_shared = entry.at == entry.folder || to == entry.folder;
-            let tops = is_shared.then(|| tops(root, &entry.at)).transpose()?;
+            let tops = is_shared.then(|| tops(root, &entry.at, streams.as_ref())).transpose()?;
             move_chunk(root, &entry.at, &to, tops.as_ref())?;
             if sealed {
                 self.recovered.finished.push(root.absolute(&to));
                 self.moved.push((number, to));
                 return Ok(());
             }
-            if entry.at != entry.folder {
+            if entry.at != entry.folder && root.exists(&entry.at) {
                 root.remove_dir(&entry.at)?;
             }
             entry.at = to;
             entry.write(root, number)?;
         }
         let is_shared_folder = entry.at == entry.folder;
-        let tops = if is_shared_folder {
-            tops(root, &entry.at)?
-        } else {
-            BTreeSet::from([RelativePath::default()])
+        let below = match is_shared_folder {
+            true => tops(root, &entry.at, streams.as_ref())?,
+            false => BTreeSet::from([RelativePath::default()]),
         };
-        let mended = mend(root, &entry.at, &tops, entry.begin.is_some())?;
-        if !mended.is_there || tops.is_empty() {
+        let parts = streams.as_ref().map_or(Parts::Below(&below), Parts::Streams);
+        let mended = mend(root, &entry.at, parts, entry.begin.is_some())?;
+        let is_there = match &streams {
+            Some(_) => !mended.members.is_empty(),
+            None => mended.is_there && !below.is_empty(),
+        };
+        if !is_there {
             return journal::remove(root, number);
         }
-        self.interrupted(root, names, number, entry, mended, is_shared_folder.then_some(tops))
+        self.interrupted(root, names, number, entry, mended, is_shared_folder.then_some(below))
     }
 
     fn interrupted(
@@ -230,11 +239,20 @@ fn archive(
     Ok(entry.folder.join_path(&names.archived_chunk(begin, end, entry.chunk)?))
 }
 
-/// What a session's folder holds directly that is not another chunk's.
-fn tops(root: &Root, folder: &RelativePath) -> Result<BTreeSet<RelativePath>> {
-    let entries = root.list(folder)?.into_iter();
-    Ok(entries
-        .filter(|entry| !names::is_reserved(&entry.name) || entry.name == HIDDEN_MANIFEST)
-        .filter_map(|entry| RelativePath::new(&entry.name).ok())
-        .collect())
+/// What a folder holds directly that is the chunk's: the tops of its streams and its manifest. Of a chunk whose streams were
+/// not noted: what no other chunk is named by.
+fn tops(
+    root: &Root,
+    folder: &RelativePath,
+    streams: Option<&BTreeSet<RelativePath>>,
+) -> Result<BTreeSet<RelativePath>> {
+    let is_own = |name: &str| match streams {
+        Some(streams) => {
+            [MANIFEST, HIDDEN_MANIFEST].contains(&name)
+                || streams.iter().any(|stream| stream.components().next() == Some(name))
+        }
+        None => !names::is_reserved(name) || name == HIDDEN_MANIFEST,
+    };
+    let entries = root.list(folder)?.into_iter().filter(|entry| is_own(&entry.name));
+    Ok(entries.filter_map(|entry| RelativePath::new(&entry.name).ok()).collect())
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::{Notify, broadcast};
 use wire::live::{
-    CreateSession, Name, ProtocolMinor, RelativePath, RelaySessionId, SessiondSessionId,
+    AddStream, CreateSession, Name, ProtocolMinor, RelativePath, RelaySessionId, SessiondSessionId,
     SessiondUuid, StreamHandle,
 };
 
@@ -23,7 +23,7 @@ use crate::event::Event;
 use crate::feed::{Catalogue, Feed, sealed_chunks};
 use crate::jobs::Jobs;
 use crate::names;
-use crate::recording::{Recording, Session};
+use crate::recording::{Purpose, Recording, Session};
 use crate::resume::{self, Identity, Known, Present};
 use crate::seal::{Attempts, Done, parent};
 use crate::stream::Kind;
@@ -136,6 +136,7 @@ impl Registry {
                 tables.recordings.remove(&shared.key);
                 self.feeds.close(&recording.feed);
                 tables.folders.remove(&recording.folder);
+                let was_opened = !recording.folder.is_empty();
                 let may_return = recording.may_return();
                 match recording.resume.take() {
                     Some(present) if may_return => {
@@ -144,7 +145,7 @@ impl Registry {
                     Some(present) => forget(&self.env, &present.known),
                     None => {}
                 }
-                if recording.was_joined() {
+                if was_opened && recording.was_joined() {
                     self.tell(Event::SessionClosed(recording.name(&self.env)));
                 }
             }
@@ -162,6 +163,10 @@ impl Registry {
         let hostname = request.hostname.as_ref().map(Name::to_string).unwrap_or_default();
         if !who.may_have(&hostname) {
             return Err(Error::ForeignHost { hostname });
+        }
+        // Their streams name places below the root, and nothing else of theirs speaks TLS.
+        if !minor.has_trace_chunks() && who.identity != doors::Identity::default() {
+            return Err(Error::TooOld { what: "a session over TLS".to_owned(), minor: minor.0 });
         }
         let owner = &who.identity;
         let wanted = self.env.names.session(request)?;
@@ -203,16 +208,14 @@ impl Registry {
                 if !recording.join(id, session, current)? {
                     return Ok(None);
                 }
-                if is_new && request.identity.is_none() {
-                    recording.create_implicit_chunk();
-                }
                 Ok(Some(recording.folder.clone()))
             });
             if joined.is_err() {
                 self.act(&shared, |recording, _| recording.nobody_came());
             }
             let Some(folder) = joined? else { continue };
-            if is_new {
+            // One without a folder is opened with its first stream.
+            if is_new && !folder.is_empty() {
                 self.tell(Event::SessionOpened(shared.look(|recording| recording.name(&self.env))));
             }
             return Ok((id, shared, folder));
@@ -240,7 +243,7 @@ impl Registry {
             }
             None if request.snapshot || request.identity.is_none() => wanted.clone(),
             None if let Some(known) = &known => known.folder.clone(),
-            None => self.free_folder(&tables.folders, wanted)?,
+            None => self.free_folder(&tables, wanted)?,
         };
         let text = |name: &Option<Name>| name.as_ref().map(Name::to_string).unwrap_or_default();
         let goes_on = known.is_some();
@@ -257,14 +260,21 @@ impl Registry {
         if let Some(present) = &present {
             tables.known.remove(&present.identity);
         }
-        tables.folders.insert(folder.clone());
+        if !folder.is_empty() {
+            tables.folders.insert(folder.clone());
+        }
         let past = if goes_on { sealed_chunks(&self.env.root, &folder)? } else { Vec::new() };
         let feed = self.feeds.open(id, request, past, &self.env.limits);
         tables.feeds.retain(|(_, feed)| feed.strong_count() > 0);
-        tables.feeds.push((folder.clone(), Arc::downgrade(&feed)));
+        if !folder.is_empty() {
+            tables.feeds.push((folder.clone(), Arc::downgrade(&feed)));
+        }
         let mut recording =
             Recording::new(text(&request.hostname), text(&request.session_name), folder, feed);
         recording.resume = present;
+        if request.snapshot {
+            recording.purpose = Purpose::Snapshots;
+        }
         if goes_on {
             recording.goes_on();
         }
@@ -287,20 +297,61 @@ impl Registry {
         Ok(known)
     }
 
-    /// `wanted`, or the first numbered one that nothing is in: recordings never mix.
-    fn free_folder(
+    /// Adds a stream. The first one of a producer before LTTng 2.11 says where its session is recorded.
+    pub(crate) fn add_stream(
         &self,
-        in_use: &HashSet<RelativePath>,
-        wanted: &RelativePath,
-    ) -> Result<RelativePath> {
+        shared: &Arc<Shared>,
+        id: RelaySessionId,
+        handle: StreamHandle,
+        request: &AddStream,
+    ) -> Result<()> {
+        self.act(shared, |recording, env| {
+            if request.chunk.is_some() {
+                return recording.add_stream(env, id, handle, request);
+            }
+            if recording.folder.is_empty() {
+                let named = names::session_of(&request.path, &recording.host)?;
+                let mut tables = lock(&self.tables);
+                let folder = self.free_folder(&tables, &named)?;
+                tables.folders.insert(folder.clone());
+                tables.feeds.push((folder.clone(), Arc::downgrade(&recording.feed)));
+                drop(tables);
+                recording.begin_in(folder, named);
+                self.tell(Event::SessionOpened(recording.name(env)));
+            }
+            let path = recording.path_in_chunk(&request.path)?;
+            let request = AddStream { path, ..request.clone() };
+            recording.add_stream(env, id, handle, &request)
+        })
+    }
+
+    /// `wanted`, or the first numbered one that nothing is in: recordings never mix. It neither lies in the folder of another
+    /// one nor holds it.
+    fn free_folder(&self, tables: &Tables, wanted: &RelativePath) -> Result<RelativePath> {
         let mut candidate = wanted.clone();
         for number in 1..=MAX_FOLDER_NUMBER {
-            if !in_use.contains(&candidate) && self.env.root.list(&candidate)?.is_empty() {
-                return Ok(candidate);
-            }
-            candidate = names::numbered(wanted, number)?;
+            let Some(depth) = self.taken_at(tables, &candidate)? else { return Ok(candidate) };
+            candidate = names::numbered(wanted, depth, number)?;
         }
         Err(Error::Limit { what: "folders with the same name", limit: MAX_FOLDER_NUMBER as usize })
+    }
+
+    /// How many components of a folder's path lead to what is another recording's; `None` when it is free.
+    fn taken_at(&self, tables: &Tables, folder: &RelativePath) -> Result<Option<usize>> {
+        let depth = folder.components().count();
+        let known = tables.known.values().map(|known| &known.folder);
+        let mut taken =
+            tables.folders.iter().chain(known).filter(|used| names::overlap(used, folder));
+        if let Some(used) = taken.next() {
+            return Ok(Some(used.components().count().min(depth)));
+        }
+        // Below the host's folder, which is nobody's.
+        for depth in 2..depth {
+            if self.env.root.has_manifest(&names::first_components(folder, depth)?) {
+                return Ok(Some(depth));
+            }
+        }
+        Ok((!self.env.root.list(folder)?.is_empty()).then_some(depth))
     }
 
     /// A handle for a stream of the recording session: one that others cannot guess, for who knows it can write there.
@@ -404,6 +455,12 @@ impl Registry {
     pub(crate) fn is_viewed(&self, folder: &RelativePath, now: Instant) -> bool {
         let patience = self.env.limits.viewer_hold;
         self.feeds_of(folder).iter().any(|feed| feed.is_held(folder, now, patience))
+    }
+
+    /// Whether a place is the folder of a recording session that is recorded, or holds one.
+    pub(crate) fn holds_recording(&self, place: &RelativePath) -> bool {
+        let tables = lock(&self.tables);
+        tables.folders.iter().any(|folder| folder.as_path().starts_with(place.as_path()))
     }
 
     /// A sealed chunk was deleted: viewers are not shown it.

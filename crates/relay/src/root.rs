@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use tracedir::manifest::{HIDDEN_MANIFEST, MANIFEST};
 use wire::live::RelativePath;
 
 use crate::error::{Error, FileContext, Result};
@@ -209,6 +210,13 @@ impl Root {
     /// Whether there is a folder at the path.
     pub(crate) fn is_dir(&self, path: &RelativePath) -> bool {
         self.open_dir(path).is_ok_and(|_| true)
+    }
+
+    /// Whether a chunk was sealed in the folder itself.
+    pub(crate) fn has_manifest(&self, folder: &RelativePath) -> bool {
+        [MANIFEST, HIDDEN_MANIFEST].iter().any(|name| {
+            RelativePath::new(name).is_ok_and(|name| self.exists(&folder.join_path(&name)))
+        })
     }
 
     /// A folder's entries, sorted; none when it is not there.

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, RecordingName, Sealed};
 use crate::journal;
 use crate::losses::{self, LossCause, Losses};
-use crate::mend::mend;
+use crate::mend::{Parts, mend};
 use crate::resume;
 use crate::root::Root;
 
@@ -216,6 +216,7 @@ impl SealJob {
         self.sync(root)?;
         self.session.map_or(Ok(()), |session| resume::sync(root, session))?;
         let manifest = self.write_manifest(root, to)?;
+        journal::sync_streams(root, *number)?;
         let moving = Some(journal::Move { to: to.clone(), sealed: true });
         journal::Entry { moving, ..entry.clone() }.write_synced(root, *number)?;
         Ok(manifest)
@@ -228,9 +229,7 @@ impl SealJob {
             losses.without_place > 0 || causes.any(|cause| cause == LossCause::IndexNeverCame)
         });
         if misses_entries && self.begin.is_some() {
-            let whole = BTreeSet::from([RelativePath::default()]);
-            let tops = if self.is_shared_folder { &self.tops } else { &whole };
-            mend(root, &self.from, tops, true)?;
+            mend(root, &self.from, Parts::Streams(&self.members), true)?;
         }
         Ok(())
     }
@@ -316,11 +315,12 @@ pub(crate) fn move_chunk(
         }
     }
     root.sync_dir(to)?;
-    if tops.is_some() {
+    // It is gone when all of it was moved before a crash.
+    if tops.is_some() && root.exists(from) {
         root.sync_dir(from)?;
     }
-    for moved in [from, to] {
-        root.sync_dir(&parent(moved))?;
+    for folder in [parent(from), parent(to)].iter().filter(|folder| root.exists(folder)) {
+        root.sync_dir(folder)?;
     }
     Ok(())
 }

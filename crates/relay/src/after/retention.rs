@@ -1,7 +1,8 @@
 //! Deletes sealed chunks by age and by size.
 //!
 //! Never one that is being written or sealed (it has no manifest in its last place, or its session's journal names it),
-//! one that somebody is still to be told of, or one that is not yet released by the one who reads them ([`Release`]). What a
+//! one that somebody is still to be told of, one that holds the folder of a session being recorded, or one that is not yet
+//! released by the one who reads them ([`Release`]). What a
 //! viewer has still to read is not deleted for its age, as long as the viewer moves; it is when all chunks are too large.
 //! Oldest first, by when the relay sealed them: times of producers are not trusted with that. What cannot be deleted is tried
 //! again; others go in its place meanwhile.
@@ -199,6 +200,7 @@ impl Known {
                 _ if stuck.contains(folder) || untold.contains(folder) || is_read(folder) => {
                     Need::Must
                 }
+                _ if holds_others(chunks.get(folder), folder, registry) => Need::Must,
                 _ if registry.is_viewed(folder, viewers_now) => Need::Viewed,
                 _ => Need::None,
             };
@@ -272,6 +274,11 @@ fn look(root: &Root, folder: &Path) -> Option<(RelativePath, Kept)> {
     if manifest.origin.folder != path.to_string() {
         return None;
     }
+    // Every chunk is in a session's folder, HOST/NAME; what is above belongs to all sessions of a host.
+    if path.components().count() < 2 {
+        tracing::warn!(folder = %path, "not counted and not deleted: no session's folder");
+        return None;
+    }
     let name = manifest_name(root, &path)?;
     let sealed = root.read(&path.join_path(&name)).ok()?.metadata().ok()?.modified().ok()?;
     let first = |file: &str| RelativePath::new(file.split('/').next()?).ok();
@@ -288,6 +295,12 @@ fn manifest_name(root: &Root, folder: &RelativePath) -> Option<RelativePath> {
     let names = [MANIFEST, HIDDEN_MANIFEST].into_iter();
     let mut names = names.filter_map(|name| RelativePath::new(name).ok());
     names.find(|name| !root.is_missing(&folder.join_path(name)))
+}
+
+/// Whether a session is recorded in what would go with a chunk.
+fn holds_others(chunk: Option<&Kept>, folder: &RelativePath, registry: &Registry) -> bool {
+    let tops = chunk.into_iter().flat_map(|chunk| &chunk.tops);
+    tops.map(|top| folder.join_path(top)).any(|top| registry.holds_recording(&top))
 }
 
 /// The chunks to delete, oldest first.

@@ -7,7 +7,7 @@ use wire::live::CreateTraceChunk;
 use wire::live::RelativePath;
 use wire::live::StreamHandle;
 
-use super::Recording;
+use super::{Purpose, Recording};
 use crate::chunk::Chunk;
 use crate::chunk::Closing;
 use crate::chunk::Fate;
@@ -16,6 +16,7 @@ use crate::env::Env;
 use crate::error::Error;
 use crate::error::Result;
 use crate::journal;
+use crate::names;
 use crate::seal::Job;
 use crate::seal::SealJob;
 
@@ -36,6 +37,10 @@ impl Recording {
         }
         let folder = match &request.override_name {
             Some(name) => self.folder.join(name),
+            // Further sessions of snapshots may have the same folder.
+            None if self.purpose == Purpose::Snapshots => {
+                return Err(Error::Meaningless { what: "a snapshot without a name" });
+            }
             None => {
                 let is_free = !self.session_folder_is_used && !self.has_rotated;
                 self.session_folder_is_used |= is_free;
@@ -54,10 +59,18 @@ impl Recording {
         Ok(())
     }
 
-    /// The one chunk of producers before LTTng 2.11, written in place.
-    pub(crate) fn create_implicit_chunk(&mut self) {
+    /// A producer before LTTng 2.11 named its folder in the path of its first stream, and has this one for it. Its one chunk is
+    /// written in place.
+    pub(crate) fn begin_in(&mut self, folder: RelativePath, named: RelativePath) {
+        self.folder = folder;
+        self.named = named;
         self.session_folder_is_used = true;
         self.chunks.insert(ChunkId::new(0), Chunk::new(None, self.folder.clone(), false));
+    }
+
+    /// The path of a stream of a producer before LTTng 2.11, in its chunk.
+    pub(crate) fn path_in_chunk(&self, path: &RelativePath) -> Result<RelativePath> {
+        names::below(path, &self.named).ok_or_else(|| Error::ForeignPath { path: path.to_string() })
     }
 
     /// Closes a chunk; gives the folder it will be in.
@@ -184,13 +197,33 @@ impl Recording {
         chunk.journal.map_or(Ok(()), |number| entry.write(&env.root, number))
     }
 
-    /// Notes that a stream, whose files are there, is in a chunk.
-    pub(super) fn enter_chunk(
+    /// Notes for the time after a crash that a stream is about to enter a chunk: before its first file is made.
+    pub(super) fn note_stream(
         &mut self,
         env: &Env,
-        handle: StreamHandle,
+        stream: &RelativePath,
         id: ChunkId,
     ) -> Result<()> {
+        let chunk = self.chunks.get_mut(&id).ok_or(Error::UnknownChunk { chunk: id })?;
+        if chunk.members.contains(stream) {
+            return Ok(());
+        }
+        let number = match chunk.journal {
+            Some(number) => number,
+            None => {
+                let number = env.next_number();
+                entry(&self.host, &self.session, &self.folder, id, chunk)
+                    .write(&env.root, number)?;
+                *chunk.journal.insert(number)
+            }
+        };
+        journal::append_stream(&env.root, number, stream)?;
+        chunk.noted += 1;
+        Ok(())
+    }
+
+    /// A stream, whose files are there, is in a chunk.
+    pub(super) fn enter_chunk(&mut self, handle: StreamHandle, id: ChunkId) -> Result<()> {
         let (Some(stream), Some(chunk)) = (self.streams.get_mut(&handle), self.chunks.get_mut(&id))
         else {
             return Err(Error::UnknownChunk { chunk: id });
@@ -199,11 +232,6 @@ impl Recording {
         self.feed.chunk_is_at(id, &chunk.folder);
         chunk.streams += 1;
         chunk.members.insert(stream.path_in_chunk());
-        if chunk.journal.is_none() {
-            let number = env.next_number();
-            chunk.journal = Some(number);
-            entry(&self.host, &self.session, &self.folder, id, chunk).write(&env.root, number)?;
-        }
         Ok(())
     }
 
@@ -234,5 +262,6 @@ fn entry(
         at: chunk.folder.clone(),
         begin: chunk.begin.filter(|_| !chunk.is_snapshot),
         moving: None,
+        names_streams: true,
     }
 }

@@ -31,13 +31,23 @@ use crate::resume::Present;
 use crate::seal::Job;
 use crate::stream::{Kind, Stream};
 
+/// What is sent by the relay sessions of a recording session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Record,
+    Snapshots,
+}
+
 /// A recording session.
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) host: String,
     pub(crate) session: String,
-    /// Relative to the root.
+    /// Relative to the root; empty until a producer before LTTng 2.11 says it with its first stream.
     pub(crate) folder: RelativePath,
+    /// What the paths of all streams of such a producer begin with: `folder`, or the name that was taken.
+    named: RelativePath,
+    pub(crate) purpose: Purpose,
     /// What viewers are shown of it.
     pub(crate) feed: Arc<Feed>,
     sessions: BTreeMap<RelaySessionId, Session>,
@@ -94,6 +104,8 @@ impl Recording {
             host,
             session,
             folder,
+            named: RelativePath::default(),
+            purpose: Purpose::Record,
             feed,
             sessions: BTreeMap::new(),
             streams: HashMap::new(),
@@ -135,18 +147,10 @@ impl Recording {
 
     /// How the outside knows this recording session.
     pub(crate) fn name(&self, env: &Env) -> RecordingName {
-        let folder = if self.folder.is_empty() {
-            // Producers before LTTng 2.11 name HOST/SESSION in each stream's path.
-            let first = self.chunks.values().find_map(|chunk| chunk.members.first());
-            let two = first.map(|path| path.components().take(2).collect::<Vec<_>>().join("/"));
-            two.and_then(|path| RelativePath::new(&path).ok()).unwrap_or_default()
-        } else {
-            self.folder.clone()
-        };
         RecordingName {
             host: self.host.clone(),
             session: self.session.clone(),
-            folder: env.root.absolute(&folder),
+            folder: env.root.absolute(&self.folder),
         }
     }
 

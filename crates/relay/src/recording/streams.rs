@@ -41,17 +41,18 @@ impl Recording {
         }
         let chunk = self.open_chunk(id)?;
         let limit = env.limits.streams_per_chunk;
-        if chunk.members.len() >= limit {
+        if chunk.noted >= limit {
             return Err(Error::Limit { what: "streams of one chunk", limit });
         }
         let folder = chunk.folder.clone();
+        self.note_stream(env, &path, id)?;
         self.feed.add(session, shown, request, || env.next_trace());
         if let Err(error) = stream.enter(env, &folder, &folder, None) {
             self.feed.forget(shown);
             return Err(error);
         }
         self.streams.insert(handle, stream);
-        self.enter_chunk(env, handle, id)
+        self.enter_chunk(handle, id)
     }
 
     pub(crate) fn rotate(
@@ -130,6 +131,9 @@ impl Recording {
         (left, id): (Option<ChunkId>, ChunkId),
         at: PacketSeqNum,
     ) -> Result<()> {
+        let Some(stream) = self.streams.get(&handle) else { return Ok(()) };
+        let path = stream.path_in_chunk();
+        self.note_stream(env, &path, id)?;
         let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
         let old = left.and_then(|id| self.chunks.get(&id)).map(|old| old.folder.clone());
         let old = old.unwrap_or_default();
@@ -140,7 +144,7 @@ impl Recording {
         if let (Some(left), Some(first)) = (left, first) {
             self.feed.relocate(shown, (left, number, first), moved, id);
         }
-        self.enter_chunk(env, handle, id)
+        self.enter_chunk(handle, id)
     }
 
     pub(crate) fn close_stream(

@@ -394,3 +394,110 @@ fn an_interrupted_chunk_that_cannot_be_sealed_is_said_to_be_so_and_is_by_the_nex
         in_the_way.iter().for_each(|path| drop(fs::remove_dir(path)));
     }
 }
+
+/// A session's chunk lies in its folder beside what is another's: nothing says so but the journal.
+#[test]
+fn what_the_journal_does_not_name_is_left_as_it_is() {
+    let crash = Crash::new(false);
+    let folder = crash.session_folder();
+    let ours = folder.join("ust/uid/0/64-bit");
+    let others = [
+        folder.join("b/ust/uid/0/64-bit/ch_0"),
+        folder.join("b/ust/uid/0/64-bit/ch_0.zst"),
+        folder.join("ust/uid/0/32-bit/ch_0"),
+        ours.join("ch_0.zst"),
+        ours.join("notes"),
+    ];
+    for file in &others {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, [0xa5; 185]).unwrap();
+        fs::write(file.with_file_name("metadata"), schema().metadata()).unwrap();
+    }
+    let relay = crash.restart();
+    let [cut] = relay.recovered().interrupted.as_slice() else { panic!("one chunk") };
+    assert_eq!((cut.streams, cut.bytes, cut.bytes_cut), (1, 128, 0));
+    for file in &others {
+        let now = match file.strip_prefix(folder.join("ust")) {
+            Ok(rest) => cut.folder.join("ust").join(rest),
+            Err(_) => file.clone(),
+        };
+        assert_eq!(fs::read(now).unwrap(), [0xa5; 185], "{file:?}");
+    }
+    crash.runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn an_open_session_before_2_11_is_mended_without_its_neighbours() {
+    let runtime = Runtime::new().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let relay = start(&runtime, root.path(), Limits::default());
+    let mut sealed = Producer::new(&relay, session("sealed"));
+    sealed.chunk(0);
+    let stream = sealed.stream("ch_0", 0);
+    sealed.packet(stream, 0);
+    sealed.index(stream, 0);
+    sealed.chunk(1);
+    sealed.rotate(Some(1), &[(stream, 1)]);
+    sealed.close_chunk(0, Some(CloseAction::MoveToArchives));
+    wait_until("chunk 0", || !sealed.exists(0));
+    let mut old = Producer::old(&relay, "host", "old");
+    let metadata = old.old_stream("metadata", "host/old-1/kernel");
+    old.metadata(metadata, schema().metadata().as_bytes());
+    old.old_stream("ch_0", "host/old-1/kernel");
+    let image = tempfile::tempdir().unwrap();
+    copy(root.path(), image.path());
+    runtime.block_on(relay.shutdown());
+    let is_sealed = |path: &String| path.ends_with("ch_0") && path.contains("/archives/");
+    let found = files(image.path()).into_keys().find(is_sealed).unwrap();
+    // As when it is compressed.
+    let found = image.path().join(found);
+    fs::write(found.with_file_name("ch_1.zst"), [0xa5; 185]).unwrap();
+    fs::write(found.with_file_name("metadata"), schema().metadata()).unwrap();
+    let mut before = files(image.path());
+    before.retain(|path, _| path.contains("/archives/"));
+    assert_eq!(before.len(), 4, "{before:?}");
+    let relay = start(&runtime, image.path(), Limits::default());
+    let mended: Vec<&str> =
+        relay.recovered().interrupted.iter().map(|cut| cut.session.as_str()).collect();
+    assert_eq!(mended, ["sealed", "old"]);
+    let mut after = files(image.path());
+    after.retain(|path, _| before.contains_key(path));
+    assert_eq!(after, before);
+    // It is in no manifest.
+    fs::remove_file(found.with_file_name("ch_1.zst")).unwrap();
+    fs::remove_file(found.with_file_name("metadata")).unwrap();
+    let root = image.path().canonicalize().unwrap();
+    let manifests = manifests(&root);
+    let manifest = manifests.get(&root.join("host/old-1")).unwrap();
+    assert_eq!(manifest.contents.files.len(), 2);
+    assert!(!root.join("manifest.json").exists());
+    runtime.block_on(relay.shutdown());
+}
+
+/// The first chunk was cleared, and the second takes its place.
+#[test]
+fn a_move_into_the_sessions_folder_that_was_cut_off_anywhere_is_finished() {
+    for step in 0..3 {
+        let crash = Crash::new(false);
+        let folder = crash.session_folder();
+        let own = "host/s-20261120-162218";
+        let from = folder.join("20261120T162219+0000-1");
+        let journal = fs::read_to_string(crash.journal()).unwrap();
+        let at = format!("at {own}/20261120T162219+0000-1\n");
+        let moving = journal.replace(&format!("at {own}\n"), &at);
+        assert_ne!(moving, journal);
+        fs::write(crash.journal(), format!("{moving}to {own}\n")).unwrap();
+        if step < 2 {
+            fs::create_dir(&from).unwrap();
+        }
+        if step == 0 {
+            fs::rename(folder.join("ust"), from.join("ust")).unwrap();
+        }
+        let relay = crash.restart();
+        assert!(relay.recovered().unreadable.is_empty(), "step {step}: {:?}", relay.recovered());
+        let [cut] = relay.recovered().interrupted.as_slice() else { panic!("one chunk") };
+        assert_eq!((cut.streams, cut.bytes), (1, 128), "step {step}");
+        assert!(cut.folder.starts_with(folder.join("archives")) && !from.exists(), "step {step}");
+        crash.runtime.block_on(relay.shutdown());
+    }
+}

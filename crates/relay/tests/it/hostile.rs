@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use relay::{Limits, Relay};
 use tokio::runtime::Runtime;
 use wire::live::{
-    COMMAND_HEADER_LEN, ChunkId, Command, CommandHeader, CreateTraceChunk, DataHeader, DataPending,
-    Name, NetSeqNum, PendingReply, Request, ReturnCode, ReturnReply, StreamHandle, TracefileLimit,
-    UnixSeconds,
+    AddStream, COMMAND_HEADER_LEN, ChunkId, CloseAction, Command, CommandHeader, CreateTraceChunk,
+    DataHeader, DataPending, Name, NetSeqNum, PendingReply, Request, ReturnCode, ReturnReply,
+    StreamHandle, TracefileLimit, UnixSeconds,
 };
 
 use crate::client::{Reply, end, is_closed};
@@ -147,6 +147,85 @@ fn folders_of_the_relay_are_not_for_streams() {
         let request = Request::AddStream(add_stream(channel, folder, 0));
         assert_eq!(producer.code(&request), ReturnCode::INVALID, "{folder}/{channel}");
     }
+    setup.end();
+}
+
+/// Their streams are named by paths below the root.
+#[test]
+fn producers_before_2_11_stay_in_a_folder_of_their_own() {
+    let setup = Setup::new(Limits::default());
+    let mut victim = setup.producer("victim");
+    let theirs = victim.stream("ch_0", 0);
+    victim.packet(theirs, 0);
+    victim.index(theirs, 0);
+    let before = files(&setup.root);
+    let mut old = Producer::old(&setup.relay, "host", "victim");
+    let add = |folder: &str| {
+        Request::AddStream(AddStream { chunk: None, ..add_stream("forged", folder, 0) })
+    };
+    let hidden = format!("{}/.hidden/kernel", victim.folder);
+    let archives = "host/archives/kernel";
+    for folder in ["other/s/kernel", "host", "kernel", ".relay/s/kernel", archives] {
+        assert_eq!(old.code(&add(folder)), ReturnCode::INVALID, "{folder}");
+    }
+    assert_eq!(old.code(&add(&hidden)), ReturnCode::INVALID);
+    // The first names the victim's folder and gets one beside it; the others have to follow.
+    let stream = old.old_stream("forged", &format!("{}/{STREAM_PATH}", victim.folder));
+    old.packet(stream, 0);
+    let elsewhere = format!("{}-1/{STREAM_PATH}", victim.folder);
+    for folder in ["host/s/kernel", elsewhere.as_str()] {
+        assert_eq!(old.code(&add(folder)), ReturnCode::INVALID, "{folder}");
+    }
+    assert!(setup.root.join(&elsewhere).join("forged").exists());
+    // Its chunk is the relay's to close, whatever version it says later.
+    let version = Request::Version(wire::live::Version::OURS);
+    assert!(matches!(old.control.ask(&version), Reply::Version(_)));
+    let delete = crate::producer::close_chunk(0, Some(CloseAction::Delete));
+    assert_eq!(old.code(&delete), ReturnCode::INVALID);
+    let rotate = crate::producer::rotate(None, &[(stream, 0)]);
+    assert_eq!(old.code(&rotate), ReturnCode::INVALID);
+    old.close_stream(stream, NetSeqNum::new(0));
+    let mut after = files(&setup.root);
+    after.retain(|path, _| before.contains_key(path));
+    assert_eq!(after, before);
+    setup.end();
+}
+
+#[test]
+fn a_snapshot_has_a_folder_of_its_own_in_its_sessions() {
+    let setup = Setup::new(Limits::default());
+    let victim = setup.producer("s");
+    let mut create = session("s");
+    create.snapshot = true;
+    create.identity.as_mut().unwrap().sessiond.0[0] = 1;
+    let mut other = Producer::new(&setup.relay, create);
+    assert_eq!(other.folder, victim.folder);
+    let in_place = Request::CreateTraceChunk(CreateTraceChunk {
+        chunk: ChunkId::new(0),
+        created: UnixSeconds::new(CREATED),
+        override_name: None,
+    });
+    assert_eq!(other.code(&in_place), ReturnCode::INVALID);
+    setup.end();
+}
+
+#[test]
+fn no_session_lies_in_the_folder_of_another_one() {
+    let setup = Setup::new(Limits::default());
+    let based = |base: &str, id: u8| {
+        let mut create = session("s");
+        let identity = create.identity.as_mut().unwrap();
+        identity.base_path = wire::live::RelativePath::new(base).unwrap();
+        identity.sessiond.0[0] = id;
+        Producer::new(&setup.relay, create)
+    };
+    let [prod, within, again] = [based("prod", 1), based("prod/b", 2), based("prod/b", 3)];
+    assert_eq!(prod.folder.as_str(), "host/prod");
+    assert_eq!(within.folder.as_str(), "host/prod-1/b");
+    assert_eq!(again.folder.as_str(), "host/prod-3/b");
+    let [deep, above] = [based("deep/b", 4), based("deep", 5)];
+    assert_eq!(deep.folder.as_str(), "host/deep/b");
+    assert_eq!(above.folder.as_str(), "host/deep-1");
     setup.end();
 }
 

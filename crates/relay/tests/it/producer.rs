@@ -92,6 +92,30 @@ impl Producer {
         Self::over(control, || TcpStream::connect(data).unwrap(), create)
     }
 
+    /// One that speaks protocol 2.10: it names HOST/SESSION with each stream.
+    pub(crate) fn old(relay: &Relay, host: &str, name: &str) -> Self {
+        let mut control = Control::connect(relay.control_addr(), ProtocolMinor(10));
+        let version = Version { minor: control.minor, ..Version::OURS };
+        assert_eq!(control.ask(&Request::Version(version)), Reply::Version(Version::OURS));
+        let hostname = Some(Name::new(host).unwrap());
+        let create = CreateSession { hostname, identity: None, ..session(name) };
+        let Reply::Session(reply) = control.ask(&Request::CreateSession(create)) else {
+            panic!("a session reply");
+        };
+        assert_eq!(reply.code, ReturnCode::OK);
+        let data = TcpStream::connect(relay.data_addr()).unwrap();
+        Self { control, data, session: reply.session, folder: RelativePath::default() }
+    }
+
+    /// A stream of such a producer.
+    pub(crate) fn old_stream(&mut self, channel: &str, folder: &str) -> StreamHandle {
+        let request =
+            Request::AddStream(AddStream { chunk: None, ..add_stream(channel, folder, 0) });
+        let Reply::Stream(reply) = self.control.ask(&request) else { panic!("a stream reply") };
+        assert_eq!(reply.code, ReturnCode::OK);
+        reply.handle
+    }
+
     /// The header and bytes of a packet: 100 bytes of its number and 28 of padding.
     pub(crate) fn packet_bytes(stream: StreamHandle, number: u64) -> Vec<u8> {
         Self::packet_with(stream, NetSeqNum::new(number), number)

@@ -11,7 +11,7 @@ use wire::live::{CloseAction, StreamHandle};
 
 use crate::announce::Peer;
 use crate::disk::{manifests, wait_until};
-use crate::producer::{Producer, session, start_with};
+use crate::producer::{Producer, packets, session, start_with};
 
 const SESSION: &str = "host/s-20261120-162218";
 
@@ -205,4 +205,60 @@ fn what_somebody_still_reads_stays_until_it_is_released() {
     release.release(first);
     wait_until("the first to go", || setup.relay.totals().chunks_expired == 2);
     setup.runtime.block_on(setup.relay.shutdown());
+}
+
+#[test]
+fn a_session_before_2_11_goes_without_the_others_of_its_host() {
+    let mut setup = Setup::new(age(Duration::from_millis(300)));
+    let mut peers = Vec::new();
+    // Two consumer daemons of one session.
+    for kind in ["ust", "kernel"] {
+        let mut old = Producer::old(&setup.relay, "host", "old");
+        let stream = old.old_stream("ch_0", &format!("host/old-20261120-162218/{kind}"));
+        old.packet(stream, 0);
+        old.index(stream, 0);
+        peers.push(old);
+    }
+    for (folder, kind) in [("old-20261120-162218", "ust"), ("old-20261120-162218-1", "kernel")] {
+        let file = setup.root.path().join("host").join(folder).join(kind).join("ch_0");
+        assert_eq!(fs::read(file).unwrap(), packets([0]));
+    }
+    for old in peers {
+        old.control.end();
+        crate::client::end(&old.data);
+    }
+    wait_until("both to go", || setup.relay.totals().chunks_expired == 2);
+    assert_eq!(fs::read_dir(setup.root.path().join("host")).unwrap().count(), 1);
+    setup.packet(1);
+    let open = setup.root.path().join(SESSION).join("ust/uid/0/64-bit/ch_0");
+    assert_eq!(fs::read(open).unwrap(), packets([0, 1]));
+    setup.runtime.block_on(setup.relay.shutdown());
+}
+
+/// A manifest for what is not a session's folder, or holds one.
+#[test]
+fn a_hosts_folder_and_one_that_holds_an_open_session_stay() {
+    let setup = Setup::new(Keep::default());
+    let (runtime, relay, root) = setup.leave();
+    wait_until("the chunk", || relay.totals().chunks_sealed == 1);
+    runtime.block_on(relay.shutdown());
+    let manifest = root.path().join(SESSION).join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let above = text.replace(SESSION, "host").replace("\"ust/", "\"s-20261120-162218/ust/");
+    assert_ne!(above, text);
+    fs::write(root.path().join("host/manifest.json"), above).unwrap();
+    fs::remove_file(manifest).unwrap();
+    let keep = Keep { bytes: Some(0), age: None };
+    let relay = start_with(&runtime, root.path(), |config| config.keep = keep);
+    let mut producer = Producer::new(&relay, session("t"));
+    producer.chunk(0);
+    let stream = producer.stream("ch_0", 0);
+    producer.packet(stream, 0);
+    producer.index(stream, 0);
+    producer.chunk(1);
+    producer.rotate(Some(1), &[(stream, 1)]);
+    producer.close_chunk(0, Some(CloseAction::MoveToArchives));
+    wait_until("the other's chunk to go", || relay.totals().chunks_expired == 1);
+    assert!(root.path().join(SESSION).join("ust/uid/0/64-bit/ch_0").exists());
+    runtime.block_on(relay.shutdown());
 }

@@ -329,7 +329,11 @@ fn a_token_for_some_hosts_is_for_no_others() {
     // Producers before LTTng 2.4 name no host.
     let unnamed =
         CreateSession { hostname: None, session_name: None, identity: None, ..on("x", "d") };
-    for (minor, create) in [(15, on("host", "c")), (3, unnamed)] {
+    // Those before LTTng 2.11 name places of every host, and do not speak TLS.
+    let old = |name| CreateSession { identity: None, ..on("web", name) };
+    for (minor, create) in
+        [(15, on("host", "c")), (3, unnamed), (4, old("e")), (8, old("f")), (10, old("g"))]
+    {
         let mut refused = setup.control(OTHER);
         refused.minor = ProtocolMinor(minor);
         let version = Version { minor: refused.minor, ..Version::OURS };

@@ -857,9 +857,12 @@ fn older_viewers_do_not_see_ctf_2() {
 
 #[test]
 fn snapshots_are_not_listed() {
-    let create = CreateSession { snapshot: true, ..session("s") };
-    let setup = Setup::with(create, Limits::default());
-    assert_eq!(Viewer::connect(&setup.relay, 15).sessions(), []);
+    let setup = Setup::new();
+    let before = Viewer::connect(&setup.relay, 15).sessions();
+    let create = CreateSession { snapshot: true, ..session("t") };
+    let snapshot = Producer::new(&setup.relay, create);
+    assert_eq!(Viewer::connect(&setup.relay, 15).sessions(), before);
+    drop(snapshot);
     setup.end();
 }
 

@@ -61,6 +61,7 @@ mod journal;
 mod losses;
 mod mend;
 mod merge;
+mod metadata;
 mod names;
 mod pen;
 mod recording;

@@ -28,10 +28,10 @@ const MAX_DEPTH: usize = 16;
 const FIRST_LOOK: usize = 4 << 10;
 const MAX_LOOK: usize = 1 << 20;
 /// Longest metadata that is read, in bytes.
-const MAX_METADATA: u64 = 256 << 20;
+pub(crate) const MAX_METADATA: u64 = 256 << 20;
 /// Longest index file that is read, in bytes: 14 million packets.
 const MAX_INDEX: u64 = 1 << 30;
-const METADATA: &str = "metadata";
+pub(crate) const METADATA: &str = "metadata";
 const INDEX: &str = "index";
 
 /// What a chunk holds after it was mended.
@@ -421,7 +421,7 @@ const METADATA_MAGIC: u32 = 0x75D1_1D57;
 const METADATA_HEADER_LEN: usize = 37;
 
 /// Bytes of metadata up to the end of the last whole packet; all of them when they are not in packets.
-fn whole_metadata_packets(bytes: &[u8]) -> usize {
+pub(crate) fn whole_metadata_packets(bytes: &[u8]) -> usize {
     let word = |packet: &[u8], at: usize, is_big: bool| {
         let word = *packet.get(at..)?.first_chunk::<4>()?;
         Some(if is_big { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) })
@@ -451,7 +451,7 @@ fn is_named(streams: &[&str], file: &str) -> bool {
     streams.contains(&file) || of.is_some_and(|(stream, _)| streams.contains(&stream))
 }
 
-fn relative(name: &str) -> RelativePath {
+pub(crate) fn relative(name: &str) -> RelativePath {
     RelativePath::new(name).unwrap_or_default()
 }
 

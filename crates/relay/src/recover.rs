@@ -17,6 +17,7 @@ use crate::event::{Event, RecordingName};
 use crate::journal::{self, Entry, Move, Number};
 use crate::losses::{self, Losses};
 use crate::mend::{Mended, Parts, mend};
+use crate::metadata;
 use crate::names::{self, Names};
 use crate::resume::{self, Identity, Known};
 use crate::root::Root;
@@ -143,7 +144,7 @@ impl Found {
             tracing::warn!(folder = %entry.at, "left as it is: a chunk that is not in a session's folder");
             return journal::remove(root, number);
         }
-        let streams = journal::read_streams(root, number, &entry)?;
+        let mut streams = journal::read_streams(root, number, &entry)?;
         if let Some(Move { to, sealed }) = entry.moving.take() {
             let is_shared = entry.at == entry.folder || to == entry.folder;
             let tops = is_shared.then(|| tops(root, &entry.at, streams.as_ref())).transpose()?;
@@ -158,6 +159,10 @@ impl Found {
             }
             entry.at = to;
             entry.write(root, number)?;
+        }
+        if let Some(streams) = &mut streams {
+            let chunk = (entry.chunk.get(), &entry.at);
+            streams.append(&mut metadata::complete(root, &entry.folder, chunk, streams)?);
         }
         let is_shared_folder = entry.at == entry.folder;
         let below = match is_shared_folder {

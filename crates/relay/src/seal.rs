@@ -17,6 +17,7 @@ use crate::event::{Event, RecordingName, Sealed};
 use crate::journal;
 use crate::losses::{self, LossCause, Losses};
 use crate::mend::{Parts, mend};
+use crate::metadata;
 use crate::resume;
 use crate::root::Root;
 
@@ -212,6 +213,7 @@ impl SealJob {
     /// Makes the chunk complete and durable where it is; gives the name of its manifest.
     fn prepare(&self, root: &Root, to: &RelativePath) -> Result<&'static str> {
         let (number, entry) = &self.journal;
+        self.complete_metadata(root)?;
         self.complete_indexes(root)?;
         self.sync(root)?;
         self.session.map_or(Ok(()), |session| resume::sync(root, session))?;
@@ -220,6 +222,17 @@ impl SealJob {
         let moving = Some(journal::Move { to: to.clone(), sealed: true });
         journal::Entry { moving, ..entry.clone() }.write_synced(root, *number)?;
         Ok(manifest)
+    }
+
+    /// Finishes what its producer began to send anew.
+    fn complete_metadata(&self, root: &Root) -> Result<()> {
+        match self.sealed_by {
+            SealedBy::Closed => metadata::put_back(root, &self.from, &self.members),
+            _ => {
+                let chunk = (self.chunk.get(), &self.from);
+                metadata::complete(root, &self.journal.1.folder, chunk, &self.members).map(drop)
+            }
+        }
     }
 
     /// Makes the entries that never came from the headers of their packets.

@@ -24,7 +24,9 @@ use crate::feed::Feed;
 use crate::files::Kept;
 use crate::index;
 use crate::losses::Meter;
+use crate::mend::relative;
 use crate::merge::{Merge, Place};
+use crate::metadata;
 use crate::pen::Pen;
 
 /// Pieces in which bytes are moved from file to file.
@@ -339,13 +341,30 @@ impl Stream {
         Ok(true)
     }
 
-    /// Empties the metadata file.
+    /// Begins the metadata anew. Those there are stay beside them for the case that the new ones do not become whole; of two
+    /// that are replaced in a chunk, the longer.
     pub(crate) fn reset_metadata(&mut self, env: &Env, folder: &RelativePath) -> Result<bool> {
-        let path = self.path_in_chunk();
-        let Some(data) = self.data(env, folder)? else { return Ok(false) };
+        let folder = folder.join_path(&self.path);
+        let name = self.data_name(0);
         let Some(files) = &mut self.files else { return Ok(false) };
+        let place = folder.join_path(&relative(&name));
+        let replaced = folder.join_path(&relative(metadata::REPLACED));
+        let had = if env.root.exists(&replaced) { env.root.file_len(&replaced)? } else { 0 };
+        let data = if files.data_len == 0 {
+            files.data.get(&env.root, || place)?
+        } else if files.data_len < had {
+            Arc::new(env.root.replace(&folder, &name)?)
+        } else {
+            env.root.remove_file(&replaced)?;
+            env.root.rename(&place, &replaced)?;
+            let made = env.root.create(&folder, &name);
+            if made.is_err() {
+                env.root.rename(&replaced, &place)?;
+            }
+            Arc::new(made?)
+        };
         self.feed.metadata_reset(self.shown, &data);
-        data.set_len(0).on("truncate", path.as_path())?;
+        files.data = env.files.keep(data);
         files.data_len = 0;
         Ok(true)
     }

@@ -107,9 +107,14 @@ fn an_open_chunk_is_sealed_as_it_is_and_a_sealed_one_is_untouched() {
             bytes: 128,
             bytes_cut: 0,
             packets_indexed: 0,
-            without_metadata: vec![cut.folder.join("ust/uid/0/64-bit")],
+            without_metadata: Vec::new(),
             losses: BTreeMap::new(),
         }
+    );
+    let metadata = fs::read(cut.folder.join("ust/uid/0/64-bit/metadata")).unwrap();
+    assert_eq!(
+        metadata, b"/* CTF 1.8 */",
+        "those of the chunk before, which come again after a rotation"
     );
     let sealed = |path: &String| path.contains("/archives/") && !path.contains(name);
     let sealed = |mut files: Files| {

@@ -8,6 +8,7 @@ mod compress;
 mod copy;
 mod crash;
 mod cut;
+mod described;
 mod disk;
 mod doors;
 mod hostile;

@@ -563,7 +563,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::net::IpAddr;
 
     use super::*;
@@ -577,7 +577,7 @@ mod tests {
         AddStream, ChunkId, CreateTraceChunk, DataHeader, NetSeqNum, SessionIdentity, UnixSeconds,
     };
 
-    fn registry(root: &std::path::Path) -> Arc<Registry> {
+    pub(crate) fn registry(root: &std::path::Path) -> Arc<Registry> {
         let (root, counters) = (Root::open(root).unwrap(), Counters::default());
         let outbox =
             Outbox::open(&root, crate::config::Config::new(root.path()).announce, false, &counters)
@@ -587,7 +587,16 @@ mod tests {
         Arc::new(Registry::new(env, Vec::new()))
     }
 
-    fn request() -> CreateSession {
+    pub(crate) fn stream_request(channel: &str) -> AddStream {
+        AddStream {
+            channel: Name::new(channel).unwrap(),
+            path: RelativePath::new("ust").unwrap(),
+            tracefile: None,
+            chunk: Some(ChunkId::new(0)),
+        }
+    }
+
+    pub(crate) fn request() -> CreateSession {
         CreateSession {
             session_name: Some(Name::new("s").unwrap()),
             hostname: Some(Name::new("host").unwrap()),
@@ -621,12 +630,7 @@ mod tests {
             let (chunk, created) = (ChunkId::new(0), UnixSeconds::new(7));
             let chunk = CreateTraceChunk { chunk, created, override_name: None };
             recording.create_chunk(env, &chunk).unwrap();
-            let stream = AddStream {
-                channel: Name::new("ch_0").unwrap(),
-                path: RelativePath::new("ust").unwrap(),
-                tracefile: None,
-                chunk: Some(chunk.chunk),
-            };
+            let stream = AddStream { chunk: Some(chunk.chunk), ..stream_request("ch_0") };
             recording.add_stream(env, id, handle, &stream).unwrap();
         });
         let bring = |host: &str, number: u64| {

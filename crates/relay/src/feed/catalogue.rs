@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use wire::live::{CreateSession, Name, RelativePath, RelaySessionId, TraceFormat, ViewedSessionId};
 
+use super::past::Past;
 use super::stream::{Change, Kept};
-use super::{Feed, lock};
+use super::{Feed, State, lock};
 use crate::config::Limits;
 
 /// What of a stream is kept at least: packets in memory, and trace files that are known.
@@ -93,6 +94,11 @@ impl Catalogue {
     ) -> Arc<Feed> {
         let text = |name: &Option<Name>| name.as_ref().map(Name::to_string).unwrap_or_default();
         let format = request.identity.as_ref().and_then(|identity| identity.trace_format);
+        let past = Past::of(past);
+        let mut state = State::default();
+        for (chunk, folder) in past.chunks() {
+            state.chunks.is_at(*chunk, folder);
+        }
         let feed = Arc::new(Feed {
             id: ViewedSessionId::new(id.get()),
             hostname: text(&request.hostname),
@@ -104,13 +110,12 @@ impl Catalogue {
             grace: limits.untimed_grace,
             budget: Arc::clone(&self.budget),
             closed_kept: limits.viewed_closed_streams,
-            past: Mutex::default(),
-            state: Mutex::default(),
+            // Of as many as there may be at a time, all may lose their producer at once.
+            returnable_kept: limits.streams.saturating_add(limits.viewed_closed_streams),
+            past: Arc::new(tokio::sync::Mutex::new(past)),
+            state: Mutex::new(state),
             lost_by_network: Mutex::default(),
         });
-        if !past.is_empty() {
-            feed.goes_on(past);
-        }
         if request.session_name.is_some() && !request.snapshot {
             lock(&self.feeds).insert(feed.id, Arc::clone(&feed));
         }

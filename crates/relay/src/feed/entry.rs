@@ -7,6 +7,7 @@ use wire::live::{Name, RelativePath, RelaySessionId, StreamHandle, TracefileLimi
 use super::chunks::{ChunkKey, Chunks};
 use super::file::{TraceFile, WeakFile};
 use super::metadata::Metadata;
+use super::returnable::Key;
 use super::stream::{Cursor, Stream};
 use crate::index;
 use crate::stream::data_name;
@@ -64,6 +65,11 @@ impl Entry {
             Content::Packets(stream) => Some(stream),
             Content::Metadata(_) => None,
         }
+    }
+
+    /// What it is known by when its producer is back.
+    pub(super) fn key(&self) -> Key {
+        (self.path.clone(), self.channel.clone())
     }
 
     /// Number of the trace file that has this name in this folder, if it is one of the stream's.

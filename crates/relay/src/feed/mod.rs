@@ -13,10 +13,12 @@
 //! stream are known, which is as far back as a viewer can go.
 //!
 //! Lock order: a recording session's lock may be held when its feed's lock is taken, never the other way round. Nothing
-//! is read or opened while a feed's lock is held, but for its past, which only viewers look at.
+//! is read or opened while a feed's lock is held, and what is done meanwhile does not grow with the session's streams when a
+//! viewer asks for a packet.
 
 mod catalogue;
 mod chunks;
+mod classes;
 mod documents;
 mod entry;
 mod file;
@@ -26,6 +28,7 @@ pub(crate) mod law;
 mod metadata;
 mod past;
 mod reach;
+mod returnable;
 mod segments;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
@@ -38,12 +41,13 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use wire::live::{Name, RelativePath, StreamHandle, TraceFormat, ViewedSessionId, ViewedTraceId};
+use wire::live::{RelativePath, StreamHandle, TraceFormat, ViewedSessionId, ViewedTraceId};
 
 use self::catalogue::Budget;
 pub(crate) use self::catalogue::Catalogue;
 pub(crate) use self::chunks::ChunkKey;
 use self::chunks::Chunks;
+use self::classes::Classes;
 pub(crate) use self::documents::Documents;
 use self::entry::{Content, Entry};
 pub(crate) use self::entry::{Extent, Listed};
@@ -52,6 +56,7 @@ pub(crate) use self::hold::Hold;
 use self::past::Past;
 pub(crate) use self::past::sealed_chunks;
 use self::reach::Reach;
+use self::returnable::Returnable;
 use self::stream::Stream;
 pub(crate) use self::stream::{Cursor, Next, Packet, Page};
 #[cfg(doc)]
@@ -72,7 +77,9 @@ pub(crate) struct Feed {
     grace: Duration,
     budget: Arc<Budget>,
     closed_kept: usize,
-    past: Mutex<Past>,
+    returnable_kept: usize,
+    /// What was there before; looking at it takes long.
+    past: Arc<tokio::sync::Mutex<Past>>,
     state: Mutex<State>,
     /// Packets that the network lost, by the path of their stream. Bound: the streams of the session.
     lost_by_network: Mutex<BTreeMap<RelativePath, u64>>,
@@ -83,13 +90,14 @@ struct State {
     streams: BTreeMap<StreamHandle, Entry>,
     /// Streams that their producer sends under another handle since it came back.
     renamed: BTreeMap<StreamHandle, StreamHandle>,
-    /// Streams whose producer may come back, by path and channel.
-    returnable: BTreeMap<(RelativePath, Name), StreamHandle>,
+    /// Streams whose producer may come back. Those of the past have ended too.
+    returnable: Returnable,
     /// Streams that ended, oldest first.
     closed: VecDeque<StreamHandle>,
     traces: BTreeMap<RelativePath, ViewedTraceId>,
     /// The metadata stream of each trace.
     metadata: BTreeMap<ViewedTraceId, StreamHandle>,
+    classes: Classes,
     chunks: Chunks,
     /// How many times streams were published.
     publications: u64,
@@ -122,18 +130,6 @@ impl State {
     fn has_all_metadata(&self, trace: ViewedTraceId) -> bool {
         let metadata = self.metadata.get(&trace).and_then(|handle| self.streams.get(handle));
         metadata.is_some_and(Entry::is_closed)
-    }
-
-    /// The class of another stream of the same channel: LTTng names streams `CHANNEL_CPU`.
-    fn class_of_channel(&self, of: &Entry) -> Option<u64> {
-        let channel =
-            |name: &Name| name.as_str().rsplit_once('_').map(|(channel, _)| channel.to_owned());
-        let wanted = channel(&of.channel)?;
-        self.streams
-            .values()
-            .filter(|entry| entry.trace == of.trace)
-            .filter(|entry| channel(&entry.channel).is_some_and(|channel| channel == wanted))
-            .find_map(|entry| entry.packets()?.class())
     }
 }
 

@@ -5,8 +5,10 @@
 //! the threads that serve others: which streams they hold, and how many packets each index file lists.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use ctf::index::{HEADER_LEN, IndexEntry};
+use tokio::sync::OwnedMutexGuard;
 use wire::live::{Name, RelativePath, RelaySessionId, StreamHandle};
 
 use super::chunks::ChunkKey;
@@ -30,8 +32,11 @@ const METADATA: &str = "metadata";
 const NOBODY: RelaySessionId = RelaySessionId::new(0);
 
 /// Sealed chunks of a session that nobody has looked at.
-#[derive(Debug, Default)]
-pub(super) struct Past(Option<Vec<(ChunkKey, RelativePath)>>);
+#[derive(Debug)]
+pub(crate) struct Past(Option<Vec<(ChunkKey, RelativePath)>>);
+
+/// The right to look at them, which one has at a time.
+pub(crate) type Unseen = OwnedMutexGuard<Past>;
 
 /// Packets of one stream in one chunk, as an index file says.
 #[derive(Debug, Clone, Copy)]
@@ -43,34 +48,43 @@ struct Part {
     first: IndexEntry,
 }
 
-/// What the chunks hold.
+/// What the chunks hold, by folder in the chunk.
 #[derive(Debug, Default)]
-struct Found {
-    /// By folder in the chunk, and name of the data file.
-    streams: BTreeMap<(RelativePath, Name), Vec<Part>>,
-    /// The newest metadata of each folder, and their length.
-    metadata: BTreeMap<RelativePath, (TraceFile, u64)>,
+struct Found(BTreeMap<RelativePath, Folder>);
+
+/// One trace.
+#[derive(Debug, Default)]
+struct Folder {
+    /// By name of the data file.
+    streams: BTreeMap<Name, Vec<Part>>,
+    /// The newest metadata: their chunk, where they are and their length.
+    metadata: Option<(ChunkKey, RelativePath, u64)>,
+}
+
+impl Past {
+    /// Those in these folders, oldest first.
+    pub(super) fn of(folders: Vec<RelativePath>) -> Self {
+        let chunks: Vec<(ChunkKey, RelativePath)> =
+            (0..).map(ChunkKey::Before).zip(folders).collect();
+        Self((!chunks.is_empty()).then_some(chunks))
+    }
+
+    pub(super) fn chunks(&self) -> &[(ChunkKey, RelativePath)] {
+        self.0.as_deref().unwrap_or_default()
+    }
 }
 
 impl Feed {
-    /// The session was here before: these are its sealed chunks.
-    pub(super) fn goes_on(&self, chunks: Vec<RelativePath>) {
-        let mut state = lock(&self.state);
-        let chunks = (0..).map(ChunkKey::Before).zip(chunks);
-        let chunks: Vec<(ChunkKey, RelativePath)> = chunks.collect();
-        for (chunk, folder) in &chunks {
-            state.chunks.is_at(*chunk, folder);
-        }
-        drop(state);
-        lock(&self.past).0 = Some(chunks);
+    /// What nobody has looked at yet; waits while another looks. `None` once all was looked at.
+    pub(crate) async fn unseen_past(&self) -> Option<Unseen> {
+        let past = Arc::clone(&self.past).lock_owned().await;
+        past.0.is_some().then_some(past)
     }
 
-    /// Looks at what was recorded before, if nobody has. Waits for the disk, or for another who does.
-    pub(crate) fn look_at_past(&self, env: &Env) {
-        let mut past = lock(&self.past);
-        let Some(chunks) = &past.0 else { return };
+    /// Looks at what was recorded before. Waits for the disk.
+    pub(crate) fn look_at_past(&self, mut unseen: Unseen, env: &Env) {
         let mut found = Found::default();
-        for (chunk, folder) in chunks {
+        for (chunk, folder) in unseen.chunks() {
             let looked = found.look(&env.root, *chunk, folder, &RelativePath::default(), MAX_DEPTH);
             if let Err(error) = looked {
                 let error = &error as &dyn std::error::Error;
@@ -78,18 +92,65 @@ impl Feed {
             }
         }
         self.adopt(env, found);
-        past.0 = None;
+        unseen.0 = None;
     }
 
     fn adopt(&self, env: &Env, found: Found) {
+        let folders = self.chosen(found);
+        let metadata: Vec<Option<Metadata>> =
+            folders.iter().map(|(_, folder)| folder.open_metadata(&env.root)).collect();
         let mut state = lock(&self.state);
         let state = &mut *state;
+        for ((path, folder), metadata) in folders.into_iter().zip(metadata) {
+            self.adopt_streams(state, env, &path, folder.streams);
+            let trace = state.traces.get(&path);
+            let trace = trace.copied().filter(|trace| !state.metadata.contains_key(trace));
+            if let (Some(trace), Some(metadata), Ok(channel)) = (trace, metadata, Name::new(METADATA))
+            {
+                let content = Content::Metadata(metadata);
+                let handle = state.insert_past(env, path.clone(), channel.clone(), content);
+                state.returnable.add((path, channel), handle);
+                state.metadata.insert(trace, handle);
+            }
+        }
+        self.let_go_of_closed(state);
+    }
+
+    /// The folders that viewers are shown, newest first: those of traces that are known, and of others as many as may be kept
+    /// of what has ended.
+    fn chosen(&self, found: Found) -> Vec<(RelativePath, Folder)> {
+        let mut folders: Vec<(RelativePath, Folder)> = found.0.into_iter().collect();
+        folders.sort_by_key(|(_, folder)| std::cmp::Reverse(folder.newest()));
+        let state = lock(&self.state);
+        let mut room = self.closed_kept.max(1);
+        let before = folders.len();
+        folders.retain(|(path, folder)| {
+            let is_known = state.traces.contains_key(path);
+            let taken = room.checked_sub(folder.len()).filter(|_| !is_known);
+            room = taken.unwrap_or(room);
+            is_known || taken.is_some()
+        });
+        let left_out = before - folders.len();
+        if left_out > 0 {
+            tracing::info!(traces = left_out, "viewers are not shown the oldest traces");
+        }
+        folders
+    }
+
+    /// Puts packets in front of those of streams that are known; of each other trace file it makes a stream that has ended.
+    fn adopt_streams(
+        &self,
+        state: &mut State,
+        env: &Env,
+        path: &RelativePath,
+        streams: BTreeMap<Name, Vec<Part>>,
+    ) {
         let mut known: BTreeMap<StreamHandle, Vec<Part>> = BTreeMap::new();
-        for ((path, name), mut parts) in found.streams {
+        for (name, mut parts) in streams {
             // Without those that were deleted meanwhile.
             parts.retain(|part| state.chunks.folders(part.chunk).next().is_some());
             let is_it = |(handle, entry): (&StreamHandle, &Entry)| {
-                entry.file_number(&path, &name).map(|file| (*handle, file))
+                entry.file_number(path, &name).map(|file| (*handle, file))
             };
             if let Some((handle, file)) = state.streams.iter().find_map(is_it) {
                 let parts = parts.into_iter().map(|part| Part { file, ..part });
@@ -100,28 +161,16 @@ impl Feed {
                 stream.close();
                 let handle =
                     state.insert_past(env, path.clone(), name.clone(), Content::Packets(stream));
-                state.returnable.insert((path, name), handle);
+                state.returnable.add((path.clone(), name), handle);
             }
         }
         for (handle, parts) in known {
             let entry = state.streams.get_mut(&handle);
-            if let Some(Content::Packets(stream)) = entry.map(|entry| &mut entry.content) {
+            if let Some(Entry { content: Content::Packets(stream), trace, channel, .. }) = entry {
                 self.prepend(stream, parts);
+                stream.class().into_iter().for_each(|it| state.classes.is(*trace, channel, it));
             }
         }
-        for (path, (file, len)) in found.metadata {
-            let trace = state.traces.get(&path);
-            let Some(trace) = trace.copied().filter(|trace| !state.metadata.contains_key(trace))
-            else {
-                continue;
-            };
-            let Ok(channel) = Name::new(METADATA) else { continue };
-            let content = Content::Metadata(Metadata::complete(file, len));
-            let handle = state.insert_past(env, path.clone(), channel.clone(), content);
-            state.returnable.insert((path, channel), handle);
-            state.metadata.insert(trace, handle);
-        }
-        self.let_go_of_closed(state);
     }
 
     /// Puts packets in front of those of a stream.
@@ -156,9 +205,35 @@ impl State {
             content,
             open: VecDeque::new(),
         };
+        if let Some(class) = entry.packets().and_then(Stream::class) {
+            self.classes.is(trace, &entry.channel, class);
+        }
         self.streams.insert(handle, entry);
         self.closed.push_front(handle);
         handle
+    }
+}
+
+impl Folder {
+    /// How many streams it has, with that of the metadata.
+    fn len(&self) -> usize {
+        self.streams.len() + 1
+    }
+
+    /// The newest chunk that it is in.
+    fn newest(&self) -> Option<ChunkKey> {
+        let parts = self.streams.values().flatten().map(|part| part.chunk);
+        parts.chain(self.metadata.iter().map(|(chunk, _, _)| *chunk)).max()
+    }
+
+    /// `None` when there are none, or they are not there any more.
+    fn open_metadata(&self, root: &Root) -> Option<Metadata> {
+        let (_, path, len) = self.metadata.as_ref()?;
+        let file = TraceFile::open(root, std::slice::from_ref(path)).inspect_err(|error| {
+            let error = error as &dyn std::error::Error;
+            tracing::warn!(%path, error, "viewers are not shown a trace");
+        });
+        Some(Metadata::complete(file.ok()?, *len))
     }
 }
 
@@ -181,9 +256,9 @@ impl Found {
                 }
                 true => {}
                 false if entry.name == METADATA => {
-                    let file = TraceFile::open(root, &[place.join(&name)])?;
-                    let len = root.file_len(&place.join(&name))?;
-                    self.metadata.insert(path.clone(), (file, len));
+                    let file = place.join(&name);
+                    let len = root.file_len(&file)?;
+                    self.0.entry(path.clone()).or_default().metadata = Some((chunk, file, len));
                 }
                 false => {
                     let data_file = index::data_file(path, &entry.name);
@@ -191,7 +266,8 @@ impl Found {
                     if let Some(data_file) = data_file
                         && let Some((count, first)) = listed(root, &place.join(&name))?
                     {
-                        let parts = self.streams.entry((parent(path), data_file)).or_default();
+                        let folder = self.0.entry(parent(path)).or_default();
+                        let parts = folder.streams.entry(data_file).or_default();
                         parts.push(Part { chunk, file: 0, count, first });
                     }
                 }

@@ -99,7 +99,7 @@ impl Feed {
             reach: &state.reach,
             span: state.span,
             is_final: state.is_over || state.has_all_metadata(entry.trace),
-            class: stream.class().or_else(|| state.class_of_channel(entry)),
+            class: stream.class().or_else(|| state.classes.of(entry.trace, &entry.channel)),
         });
         Some(stream.next(cursor, page, now, untimed))
     }

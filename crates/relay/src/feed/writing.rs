@@ -99,10 +99,13 @@ impl Feed {
         now: Instant,
     ) {
         let mut state = lock(&self.state);
-        let State { streams, renamed, reach, span, .. } = &mut *state;
+        let State { streams, renamed, reach, span, classes, .. } = &mut *state;
         let known = streams.get_mut(renamed.get(&handle).unwrap_or(&handle));
         let Some(known) = known else { return };
         let Content::Packets(stream) = &mut known.content else { return };
+        if stream.class().is_none() {
+            classes.is(known.trace, &known.channel, entry.stream_class_id);
+        }
         if !stream.keeps_promise(&entry) {
             counters.promises_broken.add(1);
             tracing::warn!(%handle, begin = entry.timestamp_begin, "a packet began before the time a beacon named");
@@ -126,12 +129,12 @@ impl Feed {
     }
 
     pub(super) fn pass_at(&self, handle: StreamHandle, entry: &PacketIndex, now: Instant) {
-        self.with_packets(handle, |stream| stream.pass(entry, now));
+        self.with_packets_of(handle, entry.stream_class_id, |stream| stream.pass(entry, now));
     }
 
     /// A beacon came.
     pub(crate) fn beacon(&self, handle: StreamHandle, beacon: &PacketIndex) {
-        self.with_packets(handle, |stream| stream.beacon(beacon));
+        self.with_packets_of(handle, beacon.stream_class_id, |stream| stream.beacon(beacon));
     }
 
     /// What of a stream waits for its other half.
@@ -163,9 +166,7 @@ impl Feed {
     pub(crate) fn close_stream(&self, handle: StreamHandle) {
         let mut state = lock(&self.state);
         let handle = state.renamed.get(&handle).copied().unwrap_or(handle);
-        let Some(entry) = state.streams.get_mut(&handle) else { return };
-        entry.close();
-        state.closed.push_back(handle);
+        state.end_stream(handle);
         self.let_go_of_closed(&mut state);
     }
 
@@ -177,8 +178,13 @@ impl Feed {
         if let Content::Packets(stream) = &mut entry.content {
             stream.suspend();
         }
-        let key = (entry.path.clone(), entry.channel.clone());
-        state.returnable.insert(key, handle);
+        let key = entry.key();
+        let other = state.returnable.add(key, handle);
+        let excess = state.returnable.excess(self.returnable_kept);
+        for gone in other.into_iter().chain(excess) {
+            state.end_stream(gone);
+        }
+        self.let_go_of_closed(&mut state);
     }
 
     /// Forgets the streams that ended first, of more than may be kept.
@@ -198,11 +204,14 @@ impl Feed {
         let handle = state.renamed.get(&handle).copied().unwrap_or(handle);
         let Some(entry) = state.streams.remove(&handle) else { return };
         state.renamed.retain(|_, to| *to != handle);
-        state.returnable.remove(&(entry.path.clone(), entry.channel.clone()));
+        state.returnable.forget(&entry.key(), handle);
         if let Some(stream) = entry.packets() {
             self.budget.give_back(stream.len());
         }
-        if !state.streams.values().any(|other| other.trace == entry.trace) {
+        let State { streams, classes, .. } = &mut *state;
+        let mut others = streams.values().filter(|other| other.trace == entry.trace);
+        classes.keep(entry.trace, others.clone().map(|other| &other.channel), &entry.channel);
+        if others.next().is_none() {
             state.traces.remove(&entry.path);
             state.metadata.remove(&entry.trace);
         }
@@ -269,7 +278,7 @@ impl Feed {
     pub(crate) fn end(&self) {
         let mut state = lock(&self.state);
         state.is_over = true;
-        for handle in std::mem::take(&mut state.returnable).into_values() {
+        while let Some(handle) = state.returnable.excess(0) {
             if let Some(entry) = state.streams.get_mut(&handle) {
                 entry.close();
             }
@@ -284,6 +293,20 @@ impl Feed {
         }
     }
 
+    /// Something came of a stream that says its class.
+    fn with_packets_of(&self, handle: StreamHandle, class: u64, act: impl FnOnce(&mut Stream)) {
+        let mut state = lock(&self.state);
+        let State { streams, renamed, classes, .. } = &mut *state;
+        let known = streams.get_mut(renamed.get(&handle).unwrap_or(&handle));
+        let Some(Entry { content: Content::Packets(stream), trace, channel, .. }) = known else {
+            return;
+        };
+        if stream.class().is_none() {
+            classes.is(*trace, channel, class);
+        }
+        act(stream);
+    }
+
     fn with_metadata(&self, handle: StreamHandle, act: impl FnOnce(&mut Metadata)) {
         if let Some(Entry { content: Content::Metadata(metadata), .. }) =
             lock(&self.state).sent(handle)
@@ -294,6 +317,15 @@ impl Feed {
 }
 
 impl State {
+    /// Nothing more comes of a stream.
+    fn end_stream(&mut self, handle: StreamHandle) {
+        let Some(entry) = self.streams.get_mut(&handle).filter(|entry| !entry.is_closed()) else {
+            return;
+        };
+        entry.close();
+        self.closed.push_back(handle);
+    }
+
     /// Whether a stream that is added is one whose producer has come back; viewers go on reading it.
     fn take_back(
         &mut self,
@@ -302,16 +334,82 @@ impl State {
         request: &AddStream,
     ) -> bool {
         let key = (request.path.clone(), request.channel.clone());
-        let Some(known) = self.returnable.get(&key).copied() else { return false };
+        let Some(known) = self.returnable.get(&key) else { return false };
         let Some(entry) = self.streams.get_mut(&known).filter(|it| it.limit == request.tracefile)
         else {
             return false;
         };
         entry.reopen(owner);
-        self.returnable.remove(&key);
+        self.returnable.take(&key);
         self.closed.retain(|closed| *closed != known);
         self.renamed.retain(|_, to| *to != known);
         self.renamed.insert(handle, known);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Limits;
+    use crate::feed::stream::tests::entry;
+    use crate::feed::{Catalogue, Extent};
+    use crate::registry::tests::{request, stream_request};
+
+    /// A feed that keeps two streams for their return, and one that has ended.
+    fn feed() -> (Arc<Feed>, RelaySessionId) {
+        let limits = Limits { streams: 1, viewed_closed_streams: 1, ..Limits::default() };
+        let id = RelaySessionId::new(1);
+        (Catalogue::new(&limits).open(id, &request(), Vec::new(), &limits), id)
+    }
+
+    fn add(feed: &Feed, owner: RelaySessionId, handle: u64, channel: &str) -> StreamHandle {
+        let handle = StreamHandle::new(handle);
+        feed.add(owner, handle, &stream_request(channel), || ViewedTraceId::new(1));
+        feed.publish(owner);
+        handle
+    }
+
+    #[test]
+    fn streams_that_wait_for_their_producer_have_a_bound() {
+        let (feed, owner) = feed();
+        for handle in 0..100 {
+            let handle = add(&feed, owner, handle, &format!("ch_{handle}"));
+            feed.suspend_stream(handle);
+        }
+        assert_eq!(feed.stream_count(), 3);
+        // One that is among them is read on.
+        add(&feed, owner, 200, "ch_99");
+        let (listed, _) = feed.streams(0, Extent::All, 10);
+        let handles: Vec<u64> = listed.iter().map(|it| it.handle.get()).collect();
+        assert_eq!(handles, [97, 98, 99]);
+    }
+
+    #[test]
+    fn a_stream_whose_name_another_takes_has_ended() {
+        let (feed, owner) = feed();
+        let first = add(&feed, owner, 1, "ch_0");
+        let second = add(&feed, owner, 2, "ch_0");
+        let mut cursor = super::super::Cursor::default();
+        feed.suspend_stream(first);
+        assert!(!feed.is_read(first, &cursor));
+        feed.suspend_stream(second);
+        cursor.next = u64::MAX;
+        assert!(feed.is_read(first, &cursor));
+        assert!(!feed.is_read(second, &cursor));
+    }
+
+    #[test]
+    fn a_silent_stream_is_of_the_class_of_its_channel() {
+        let (feed, owner) = feed();
+        let speaks = add(&feed, owner, 1, "ch_0");
+        add(&feed, owner, 2, "ch_1");
+        let trace = ViewedTraceId::new(1);
+        let class = |feed: &Feed| lock(&feed.state).classes.of(trace, &stream_request("ch_1").channel);
+        assert_eq!(class(&feed), None);
+        feed.beacon(speaks, &entry(0, u64::MAX, 50));
+        assert_eq!(class(&feed), Some(7));
+        feed.close_stream(speaks);
+        assert_eq!(class(&feed), Some(7));
     }
 }

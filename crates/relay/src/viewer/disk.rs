@@ -9,11 +9,34 @@ use crate::feed::TraceFile;
 /// Reads that wait at a time, those of all relays of the process together: more would only wait longer for the disk.
 static WAITING: Semaphore = Semaphore::const_new(16);
 
+/// Looks at what was recorded before, at a time: each may read some files of each of a session's chunks.
+static LOOKING: Semaphore = Semaphore::const_new(2);
+
 /// Does something that waits for the disk. Nobody but the caller waits for it.
 pub(super) async fn wait<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
-    let _permit = WAITING.acquire().await.map_err(io::Error::other)?;
+    within(&WAITING, work).await
+}
+
+/// Looks at what viewers of a session wait for before they begin; nobody else waits, however long it takes.
+pub(super) async fn look<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    within(&LOOKING, work).await
+}
+
+async fn within<T: Send + 'static>(
+    room: &'static Semaphore,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let permit = room.acquire().await.map_err(io::Error::other)?;
+    let work = move || {
+        let done = work();
+        // Not before, even if nobody waits for it any more.
+        drop(permit);
+        done
+    };
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
 }
 

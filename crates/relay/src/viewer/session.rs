@@ -196,7 +196,7 @@ impl Viewer {
                 };
                 self.attached.insert(session, attached);
                 if seek == Seek::Beginning {
-                    self.look_at_past(&feed).await;
+                    look_at_past(&feed, &self.registry).await;
                 }
                 let (streams, listed) = feed.streams(0, extent, MAX_LISTED);
                 if let Some(attached) = self.attached.get_mut(&session) {
@@ -211,14 +211,6 @@ impl Viewer {
         };
         refused.encode(reply);
         Tail::Nothing
-    }
-
-    /// Has what was recorded before the feed shown too.
-    async fn look_at_past(&self, feed: &Arc<Feed>) {
-        let (feed, registry) = (Arc::clone(feed), Arc::clone(&self.registry));
-        if let Err(error) = disk::wait(move || feed.look_at_past(&registry.env)).await {
-            tracing::warn!(%error, "viewers are not shown what was recorded before");
-        }
     }
 
     fn new_streams(&mut self, session: ViewedSessionId, reply: &mut Vec<u8>) -> Tail {
@@ -430,7 +422,48 @@ impl Drop for Viewer {
     }
 }
 
+/// Has what was recorded before the feed shown too.
+async fn look_at_past(feed: &Arc<Feed>, registry: &Arc<Registry>) {
+    // Who waits for another's look takes no place from those who wait for the disk.
+    let Some(unseen) = feed.unseen_past().await else { return };
+    let (feed, registry) = (Arc::clone(feed), Arc::clone(registry));
+    if let Err(error) = disk::look(move || feed.look_at_past(unseen, &registry.env)).await {
+        tracing::warn!(%error, "viewers are not shown what was recorded before");
+    }
+}
+
 /// A number of things of which there are at most [`MAX_LISTED`].
 fn count(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::tests::{registry, request};
+    use wire::live::{RelativePath, RelaySessionId};
+
+    #[tokio::test]
+    async fn who_waits_for_a_look_at_the_past_keeps_nobody_from_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path());
+        let past = vec![RelativePath::new("host/s/archives/0-0-0").unwrap()];
+        let limits = &registry.env.limits;
+        let feed = registry.feeds.open(RelaySessionId::new(1), &request(), past, limits);
+        let unseen = feed.unseen_past().await.expect("what nobody has looked at");
+        let waiting: Vec<_> = (0..64)
+            .map(|_| {
+                let (feed, registry) = (Arc::clone(&feed), Arc::clone(&registry));
+                tokio::spawn(async move { look_at_past(&feed, &registry).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let read = tokio::time::timeout(Duration::from_secs(60), disk::wait(|| 7)).await;
+        assert_eq!(read.expect("nobody is in the way").unwrap(), 7);
+        drop(unseen);
+        for viewer in waiting {
+            viewer.await.unwrap();
+        }
+        assert!(feed.unseen_past().await.is_none());
+    }
 }

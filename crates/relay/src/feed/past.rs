@@ -105,7 +105,8 @@ impl Feed {
             self.adopt_streams(state, env, &path, folder.streams);
             let trace = state.traces.get(&path);
             let trace = trace.copied().filter(|trace| !state.metadata.contains_key(trace));
-            if let (Some(trace), Some(metadata), Ok(channel)) = (trace, metadata, Name::new(METADATA))
+            if let (Some(trace), Some(metadata), Ok(channel)) =
+                (trace, metadata, Name::new(METADATA))
             {
                 let content = Content::Metadata(metadata);
                 let handle = state.insert_past(env, path.clone(), channel.clone(), content);

@@ -405,7 +405,8 @@ mod tests {
         let speaks = add(&feed, owner, 1, "ch_0");
         add(&feed, owner, 2, "ch_1");
         let trace = ViewedTraceId::new(1);
-        let class = |feed: &Feed| lock(&feed.state).classes.of(trace, &stream_request("ch_1").channel);
+        let class =
+            |feed: &Feed| lock(&feed.state).classes.of(trace, &stream_request("ch_1").channel);
         assert_eq!(class(&feed), None);
         feed.beacon(speaks, &entry(0, u64::MAX, 50));
         assert_eq!(class(&feed), Some(7));

@@ -6,8 +6,8 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use wire::live::viewer::{
-    AttachReply, AttachSession, Connect, CreateViewerSessionReply, Request, Seek, SessionEntry,
-    SessionListHead, StreamEntry,
+    AttachReply, AttachSession, Connect, CreateViewerSessionReply, DetachReply, Request, Seek,
+    SessionEntry, SessionListHead, StreamEntry,
 };
 use wire::live::{Decoded, ProtocolMinor, Version, ViewedSessionId, ViewerSessionId};
 
@@ -140,7 +140,7 @@ impl<S: Read + Write> Relay<S> {
     /// # Errors
     /// [`Error::Refused`], [`Error::TooManyStreams`]; as [`Self::greet`].
     pub fn view(self, sessions: &[SessionEntry], options: Options) -> Result<Viewing<S>, Error> {
-        Viewing::begin(self, sessions, options)
+        Viewing::begin(self, sessions, &options)
     }
 
     /// Attaches to a session; gives its streams.
@@ -167,6 +167,11 @@ impl<S: Read + Write> Relay<S> {
             AttachReply::NoViewerSession => Refusal::ViewerSession,
         };
         Err(Error::Refused(refusal))
+    }
+
+    /// Leaves a session.
+    pub(crate) fn detach(&mut self, session: ViewedSessionId) -> Result<(), Error> {
+        self.ask(&Request::DetachSession(session), DetachReply::decode).map(|_| ())
     }
 
     /// Reads the streams that a reply announced.

@@ -43,6 +43,7 @@ mod address;
 mod connection;
 mod error;
 mod merge;
+mod place;
 mod viewing;
 
 pub use address::{Address, BadAddress, DEFAULT_PORT};

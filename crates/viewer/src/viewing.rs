@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ctf::{MetadataProgress, MetadataStream, TraceClass};
+use ctf::{ClockClass, MetadataProgress, MetadataStream, TraceClass};
 use model::Timestamp;
 use tracedir::{Cause, Finding, Findings, Item};
 use wire::live::viewer::{
@@ -18,6 +18,7 @@ use wire::live::{ViewedSessionId, ViewedStreamId, ViewedTraceId};
 use crate::connection::Relay;
 use crate::error::Error;
 use crate::merge::{Damage, LaneId, Merge};
+use crate::place;
 
 /// The most streams that are followed.
 const MAX_STREAMS: usize = 1 << 16;
@@ -43,7 +44,7 @@ const ASIDES: u32 = 4;
 pub struct Options {
     /// Where to begin: streams that appear later are always read from their beginning.
     pub seek: Seek,
-    /// Nothing earlier is given, and packets that end earlier are not fetched.
+    /// Nothing earlier is given, and packets that end earlier are not fetched; of this relay they are not even asked for.
     pub begin: Timestamp,
     /// How long a stream may be silent before the others go on without it; by default four periods of the session's
     /// live timer, at least 2 s.
@@ -127,15 +128,29 @@ enum Fetched {
 
 impl<S: Read + Write> Viewing<S> {
     pub(crate) fn begin(
-        relay: Relay<S>,
+        mut relay: Relay<S>,
         sessions: &[SessionEntry],
-        options: Options,
+        options: &Options,
     ) -> Result<Self, Error> {
+        let mut places = Vec::with_capacity(sessions.len());
+        for session in sessions {
+            let (back, place) = place::find(relay, session, options)?;
+            relay = back;
+            places.push((session, place));
+        }
+        let mut viewing = Self::new(relay, options, sessions);
+        for (session, place) in places {
+            viewing.attach(session, place)?;
+        }
+        Ok(viewing)
+    }
+
+    pub(crate) fn new(relay: Relay<S>, options: &Options, sessions: &[SessionEntry]) -> Self {
         const LEAST: Duration = Duration::from_secs(2);
         let timers = sessions.iter().map(|session| session.live_timer_us);
         let timer = Duration::from_micros(timers.max().unwrap_or(0).into());
         let grace = options.grace.unwrap_or_else(|| LEAST.max(timer * 4));
-        let mut viewing = Self {
+        Self {
             relay,
             sessions: Vec::new(),
             traces: Vec::new(),
@@ -144,14 +159,24 @@ impl<S: Read + Write> Viewing<S> {
             begin: options.begin.nanos(),
             findings: Findings::default(),
             damaged: Vec::new(),
-        };
-        for entry in sessions {
-            let streams = viewing.relay.attach(entry.session, options.seek)?;
-            let (id, looked) = (entry.session, Duration::ZERO);
-            viewing.sessions.push(Session { id, is_open: true, has_new: false, looked });
-            viewing.add(viewing.sessions.len() - 1, streams, Duration::ZERO)?;
         }
-        Ok(viewing)
+    }
+
+    pub(crate) fn attach(&mut self, session: &SessionEntry, seek: Seek) -> Result<(), Error> {
+        let streams = self.relay.attach(session.session, seek)?;
+        let (id, looked) = (session.session, Duration::ZERO);
+        self.sessions.push(Session { id, is_open: true, has_new: false, looked });
+        self.add(self.sessions.len() - 1, streams, Duration::ZERO)
+    }
+
+    pub(crate) fn into_relay(self) -> Relay<S> {
+        self.relay
+    }
+
+    /// The clocks of the traces whose metadata are known.
+    pub(crate) fn clocks(&self) -> impl Iterator<Item = &ClockClass> {
+        let classes = self.traces.iter().filter_map(|trace| trace.class.as_deref());
+        classes.flat_map(TraceClass::clock_classes)
     }
 
     /// Asks the relay for what is missing. `now` is any time that does not go backwards, from 0 on.

@@ -32,6 +32,7 @@ mod returnable;
 mod segments;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
+mod since;
 mod stream;
 mod viewing;
 mod writing;

@@ -81,6 +81,12 @@ impl Segments {
         self.0.get(at).map(|segment| segment.first.max(number))
     }
 
+    /// Those that have packets before `number`, cut to these.
+    pub(super) fn before(&self, number: u64) -> Vec<Segment> {
+        let older = self.0.iter().take_while(|segment| segment.first < number);
+        older.map(|it| Segment { count: it.count.min(number - it.first), ..*it }).collect()
+    }
+
     /// Whether the packet `number` or a later one is in this chunk.
     pub(super) fn has_from(&self, chunk: ChunkKey, number: u64) -> bool {
         self.0.iter().any(|segment| segment.chunk == chunk && segment.end() > number)

@@ -17,6 +17,7 @@ use super::file::TraceFile;
 use super::law::{self, Beacon};
 use super::reach::Reach;
 use super::segments::{Segment, Segments};
+use super::since::Sought;
 use crate::index;
 use crate::merge::Place;
 
@@ -378,6 +379,16 @@ impl Stream {
     /// A cursor behind the last packet.
     pub(crate) fn end(&self) -> Cursor {
         Cursor { next: self.end_number(), ..Cursor::default() }
+    }
+
+    /// Where the first packet is that ends at this clock value or later.
+    pub(super) fn seek(&self, cycles: u64) -> Sought {
+        let older = self.packets.partition_point(|packet| packet.entry.timestamp_end < cycles);
+        let in_files = self.segments.before(self.first);
+        if older == 0 && !in_files.is_empty() {
+            return Sought::In(in_files);
+        }
+        Sought::At(Cursor { next: self.first + older as u64, ..Cursor::default() })
     }
 
     /// Whether the packet `number` or a later one is in this chunk.

@@ -182,7 +182,7 @@ impl Viewer {
             None => AttachReply::Unknown,
             Some(feed) => {
                 let extent = match seek {
-                    Seek::Beginning => Extent::All,
+                    Seek::Beginning | Seek::Since(_) => Extent::All,
                     Seek::Last => Extent::Open,
                 };
                 // Before anything else, so that nothing is deleted meanwhile.
@@ -195,16 +195,23 @@ impl Viewer {
                     asks_for_streams: true,
                 };
                 self.attached.insert(session, attached);
-                if seek == Seek::Beginning {
+                if extent == Extent::All {
                     look_at_past(&feed, &self.registry).await;
                 }
                 let (streams, listed) = feed.streams(0, extent, MAX_LISTED);
                 if let Some(attached) = self.attached.get_mut(&session) {
                     attached.listed = listed;
                 }
+                let found = match seek {
+                    Seek::Since(cycles) => places(&feed, &self.registry, &streams, cycles).await,
+                    Seek::Beginning | Seek::Last => HashMap::new(),
+                };
                 AttachReply::Attached(count(streams.len())).encode(reply);
                 return self.take_up(session, streams, |listed| match seek {
                     Seek::Beginning => listed.beginning,
+                    Seek::Since(_) => {
+                        found.get(&listed.handle).copied().unwrap_or(listed.beginning)
+                    }
                     Seek::Last => listed.end,
                 });
             }
@@ -241,7 +248,7 @@ impl Viewer {
         }
         NewStreamsReply::Streams(count(streams.len())).encode(reply);
         self.take_up(session, streams, |listed| match seek {
-            Seek::Beginning => listed.beginning,
+            Seek::Beginning | Seek::Since(_) => listed.beginning,
             Seek::Last => listed.beginning.not_before_feed(),
         })
     }
@@ -430,6 +437,26 @@ async fn look_at_past(feed: &Arc<Feed>, registry: &Arc<Registry>) {
     if let Err(error) = disk::look(move || feed.look_at_past(unseen, &registry.env)).await {
         tracing::warn!(%error, "viewers are not shown what was recorded before");
     }
+}
+
+/// Where in each stream a time is.
+async fn places(
+    feed: &Arc<Feed>,
+    registry: &Arc<Registry>,
+    streams: &[Listed],
+    cycles: u64,
+) -> HashMap<StreamHandle, Cursor> {
+    let (feed, registry) = (Arc::clone(feed), Arc::clone(registry));
+    let data = streams.iter().filter(|stream| !stream.is_metadata);
+    let streams: Vec<StreamHandle> = data.map(|stream| stream.handle).collect();
+    let found = disk::look(move || {
+        let place = |stream| Some((stream, feed.since(&registry.env.root, stream, cycles)?));
+        streams.into_iter().filter_map(place).collect()
+    });
+    found.await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "a viewer begins at the beginning");
+        HashMap::new()
+    })
 }
 
 /// A number of things of which there are at most [`MAX_LISTED`].

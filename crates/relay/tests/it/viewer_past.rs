@@ -198,3 +198,23 @@ fn a_viewer_reads_on_when_the_producer_comes_back_before_it_was_missed() {
     wait_until("the end", || viewer.next(before).index == NextIndex::HangUp);
     setup.end();
 }
+
+#[test]
+fn who_wants_what_ends_at_a_time_or_later_is_shown_nothing_before_it() {
+    let memory = Limits { viewed_packets_per_stream: 4, ..Limits::default() };
+    let mut setup = recorded(memory.clone()).kill(2, memory);
+    setup.send(15..25);
+    setup.rotate(2, 25, CloseAction::MoveToArchives);
+    setup.send(25..30);
+    // The packet N ends at N + 1; 3, 4 and 5 are in the other stream.
+    for since in [1, 2, 5, 6, 7, 10, 11, 16, 21, 25, 26, 27, 30, 31, 40] {
+        let from = since - 1;
+        let expected = found([
+            (STREAM_PATH, "ch_0", (from..30).collect()),
+            (OTHER_PATH, "ch_9", (from.max(3)..6).collect()),
+        ]);
+        assert_eq!(setup.all(Seek::Since(since)).0, expected, "{since}");
+    }
+    assert_eq!(setup.relay.totals().packets_missed_by_viewers, 0);
+    setup.end();
+}

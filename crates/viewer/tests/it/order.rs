@@ -81,3 +81,19 @@ fn what_is_before_the_begin_is_left_out() {
     let told = view(script, options, 1000);
     assert_eq!(told.events, [(5_000_000_000, 0), (6_000_000_000, 0)]);
 }
+
+#[test]
+fn a_relay_is_asked_to_begin_where_what_is_wanted_begins() {
+    let at = |begin: u64, seek| {
+        let script = Script::new(vec![(1, vec![packet(0, &[begin])])], &[]);
+        let seeks = std::rc::Rc::clone(&script.seeks);
+        let begin = Timestamp::from_nanos(i64::try_from(begin).unwrap());
+        let told = view(script, Options { seek, begin, grace: None }, 100);
+        assert_eq!((told.events.len(), told.findings), (1, 0), "{told:?}");
+        seeks.take()
+    };
+    // Ten seconds earlier, for clocks that were set.
+    assert_eq!(at(90 * SECOND, Seek::Beginning), [Seek::Last, Seek::Since(80 * SECOND)]);
+    assert_eq!(at(9 * SECOND, Seek::Beginning), [Seek::Last, Seek::Beginning]);
+    assert_eq!(at(90 * SECOND, Seek::Last), [Seek::Last]);
+}

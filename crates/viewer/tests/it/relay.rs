@@ -1,7 +1,9 @@
 //! A relay of one session in memory: a socket that answers each request as a script says.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
+use std::rc::Rc;
 use std::time::Duration;
 
 use ctf::writer::{
@@ -11,9 +13,9 @@ use ctf::{ClockClass, ClockOrigin, Uuid};
 use tracedir::Item;
 use viewer::{Error, Options, Progress, Relay};
 use wire::live::viewer::{
-    AttachReply, Connect, CreateViewerSessionReply, Flags, GetPacket, Header, MetadataReply,
-    NewStreamsReply, NextIndex, NextIndexReply, PacketEntry, PacketPiece, PacketReply, Request,
-    SessionEntry, SessionListHead, StreamEntry,
+    AttachReply, Connect, CreateViewerSessionReply, DetachReply, Flags, GetPacket, Header,
+    MetadataReply, NewStreamsReply, NextIndex, NextIndexReply, PacketEntry, PacketPiece,
+    PacketReply, Request, Seek, SessionEntry, SessionListHead, StreamEntry,
 };
 use wire::live::{
     ProtocolMinor, TraceFormat, Version, ViewedSessionId, ViewedStreamId, ViewedTraceId,
@@ -49,6 +51,8 @@ pub(crate) enum Mischief {
 }
 
 pub(crate) struct Script {
+    /// Where viewers wanted to begin.
+    pub(crate) seeks: Rc<RefCell<Vec<Seek>>>,
     metadata: VecDeque<Vec<u8>>,
     streams: HashMap<u64, VecDeque<Next>>,
     listed: Vec<u64>,
@@ -66,11 +70,9 @@ impl Script {
     pub(crate) fn new(streams: Vec<(u64, Vec<Next>)>, new: &[u64]) -> Self {
         let numbers = streams.iter().map(|(number, _)| *number);
         let listed = numbers.filter(|number| !new.contains(number)).collect();
-        let metadata = schema().metadata().as_bytes().to_vec();
-        // In two pieces, of which the first alone says nothing.
-        let (first, second) = metadata.split_at(100);
         Self {
-            metadata: [first.to_vec(), second.to_vec()].into(),
+            seeks: Rc::default(),
+            metadata: pieces(),
             streams: streams.into_iter().map(|(number, next)| (number, next.into())).collect(),
             listed,
             new: new.to_vec(),
@@ -97,7 +99,8 @@ impl Script {
                 entry().encode(ProtocolMinor::OURS, out);
             }
             Request::CreateSession => CreateViewerSessionReply::Made.encode(out),
-            Request::AttachSession(_) => {
+            Request::AttachSession(request) => {
+                self.seeks.borrow_mut().push(request.seek);
                 AttachReply::Attached(self.listed.len() as u32 + 1).encode(out);
                 stream(METADATA).encode(out);
                 self.listed.iter().for_each(|number| stream(*number).encode(out));
@@ -130,7 +133,10 @@ impl Script {
                 PacketReply { piece: piece_len, flags: Flags::NONE }.encode(out);
                 out.extend_from_slice(piece);
             }
-            Request::DetachSession(_) => {}
+            Request::DetachSession(_) => {
+                self.metadata = pieces();
+                DetachReply::Detached.encode(out);
+            }
         }
     }
 
@@ -211,6 +217,13 @@ impl Read for Script {
         }
         Ok(room.len())
     }
+}
+
+/// Metadata in two pieces, of which the first alone says nothing.
+fn pieces() -> VecDeque<Vec<u8>> {
+    let metadata = schema().metadata().as_bytes().to_vec();
+    let (first, second) = metadata.split_at(100);
+    [first.to_vec(), second.to_vec()].into()
 }
 
 fn entry() -> SessionEntry {

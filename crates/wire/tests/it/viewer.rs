@@ -78,13 +78,14 @@ fn line(request: &Request, payload_len: usize, replies: &mut Replies<'_>) -> Str
         }
         Request::ListSessions => list_line(&mut line, replies),
         Request::AttachSession(AttachSession { session, seek }) => {
-            let seek = *seek as u32;
+            let (offset, seek) = seek.fields();
             let AttachReply::Attached(count) =
                 replies.take(AttachReply::decode, AttachReply::encode)
             else {
                 panic!("attached")
             };
-            write!(line, " id={session} offset=0 seek={seek} => status=1 streams={count}").unwrap();
+            write!(line, " id={session} offset={offset} seek={seek} => status=1 streams={count}")
+                .unwrap();
             stream_lines(&mut line, &replies.streams(count));
         }
         Request::GetNextIndex(stream) => index_line(&mut line, *stream, replies),
@@ -352,8 +353,12 @@ fn any_request() -> impl Strategy<Value = Request> {
         let version = Version { major, minor: ProtocolMinor(minor) };
         Request::Connect(Connect { viewer_session: ViewerSessionId::new(id), version, kind })
     });
-    let attach = (any::<u64>(), any::<bool>()).prop_map(|(id, begin)| {
-        let seek = if begin { Seek::Beginning } else { Seek::Last };
+    let attach = (any::<u64>(), any::<Option<u64>>()).prop_map(|(id, begin)| {
+        let seek = match begin {
+            None => Seek::Last,
+            Some(0) => Seek::Beginning,
+            Some(cycles) => Seek::Since(cycles),
+        };
         Request::AttachSession(AttachSession { session: ViewedSessionId::new(id), seek })
     });
     let packet = any::<(u64, u64, u32)>().prop_map(|(stream, offset_bytes, len_bytes)| {

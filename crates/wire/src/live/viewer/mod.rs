@@ -8,7 +8,7 @@
 //!  n  request            payload                                  reply
 //!  1  CONNECT            u64 all ones, u32 major, minor, type 1   the same 20 bytes: id, the relay's version, type 0
 //!  2  LIST_SESSIONS      -                                        u32 count, then SessionEntry × count
-//!  3  ATTACH_SESSION     u64 session, u64 0, u32 seek             u32 status, u32 count, then StreamEntry × count
+//!  3  ATTACH_SESSION     u64 session, u64 offset, u32 seek        u32 status, u32 count, then StreamEntry × count
 //!  4  GET_NEXT_INDEX     u64 stream                               64 bytes: NextIndexReply
 //!  5  GET_PACKET         u64 stream, u64 offset, u32 length       u32 status, u32 length, u32 flags, then bytes
 //!  6  GET_METADATA       u64 stream                               u64 length, u32 status, then bytes

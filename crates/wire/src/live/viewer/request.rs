@@ -60,12 +60,27 @@ impl Connect {
 
 /// Where reading of a recording session begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
 pub enum Seek {
     /// At the first packet that is kept.
-    Beginning = 1,
+    Beginning,
+    /// At the first packet of each stream that ends at this clock value, which is not 0, or later. On the wire it is the
+    /// beginning with an offset: where LTTng's viewers send 0 and lttng-relayd does not look, and begins at the
+    /// beginning.
+    Since(u64),
     /// Behind the last packet there is.
-    Last = 2,
+    Last,
+}
+
+impl Seek {
+    /// The fields offset and seek of the request.
+    #[must_use]
+    pub const fn fields(self) -> (u64, u32) {
+        match self {
+            Self::Beginning => (0, 1),
+            Self::Since(cycles) => (cycles, 1),
+            Self::Last => (0, 2),
+        }
+    }
 }
 
 /// Request `ATTACH_SESSION`; reply [`AttachReply`].
@@ -143,8 +158,9 @@ impl Request {
             Self::ListSessions | Self::CreateSession => {}
             Self::AttachSession(AttachSession { session, seek }) => {
                 out.extend_from_slice(&session.get().to_be_bytes());
-                out.extend_from_slice(&0_u64.to_be_bytes());
-                out.extend_from_slice(&(*seek as u32).to_be_bytes());
+                let (offset, seek) = seek.fields();
+                out.extend_from_slice(&offset.to_be_bytes());
+                out.extend_from_slice(&seek.to_be_bytes());
             }
             Self::GetPacket(GetPacket { stream, offset_bytes, len_bytes }) => {
                 out.extend_from_slice(&stream.get().to_be_bytes());
@@ -195,10 +211,11 @@ fn read_session(reader: &mut Reader<'_>) -> Result<ViewedSessionId> {
 
 fn read_attach(reader: &mut Reader<'_>) -> Result<AttachSession> {
     let session = read_session(reader)?;
-    reader.u64("offset")?;
+    let cycles = reader.u64("offset")?;
     let offset = reader.offset();
     let seek = match reader.u32("seek")? {
-        1 => Seek::Beginning,
+        1 if cycles == 0 => Seek::Beginning,
+        1 => Seek::Since(cycles),
         2 => Seek::Last,
         other => {
             return Err(Error::BadValue { field: "seek", offset, value: u64::from(other) });

@@ -5,7 +5,11 @@
 //! is what the bounded queue in front is for. Each chunk gets the whole metadata.
 //!
 //! Rotation: `CREATE_TRACE_CHUNK n+1`, `ROTATE_STREAMS` (data, then metadata), `CLOSE_TRACE_CHUNK n`, metadata again.
-//! The relay takes one closing chunk at a time, so before the next rotation we wait until chunk `n` is archived.
+//! lttng-relayd takes one closing chunk at a time, so before the next rotation we wait until chunk `n` is archived; ours
+//! may have [`MAX_CLOSING`] to do. A relay that answers that it is not done is waited for as long as it answers.
+//!
+//! The first connection fails at once when nobody listens or the relay refuses. A relay that dies in the middle of it is
+//! looked for as one that is lost later is; so is one that hangs up, [`MAX_REBUFFS`] times.
 //!
 //! A relay of ours that is lost (killed, restarted, cut off) is looked for until [`Config::reconnect`] is over. It says which
 //! packets it has (`STREAM_POSITIONS`), the one without acknowledgement is sent again if it is not among them, and
@@ -14,25 +18,28 @@
 //!
 //! [`Config::reconnect`]: crate::kernel::Config::reconnect
 
-use std::io::{self, IoSlice, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+mod control;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ctf::writer::SealedPacket;
-use door::{Client, Role, Stream as Socket};
+use door::{Role, Stream as Socket};
 use wire::live::{
-    AddStream, AddStreamReply, ChunkExistsReply, ChunkId, CloseAction, CloseStream,
-    CloseTraceChunk, CloseTraceChunkReply, Command, ConfigurationReply, CreateSession,
-    CreateSessionReply, CreateTraceChunk, DataHeader, DataPending, Decoded, FullIndexFields,
-    GetConfiguration, Name, NetSeqNum, PacketIndex, PacketSeqNum, PendingReply, ProtocolMinor,
-    RelativePath, RelaySessionId, Request, ReturnCode, ReturnReply, RotateStreams, SendMetadata,
-    SessionIdentity, SessiondSessionId, SessiondUuid, StreamHandle, StreamPosition,
-    StreamPositionsReply, TraceChunkExists, TraceFormat, UnixSeconds, Version,
+    ChunkExistsReply, ChunkId, CloseAction, CloseStream, CloseTraceChunk, CloseTraceChunkReply,
+    Command, CreateSession, CreateSessionReply, DataHeader, DataPending, FullIndexFields, Name,
+    NetSeqNum, PacketIndex, PacketSeqNum, RelativePath, RelaySessionId, Request, ReturnCode,
+    RotateStreams, SendMetadata, SessionIdentity, SessiondSessionId, SessiondUuid, StreamHandle,
+    StreamPosition, TraceChunkExists, TraceFormat, UnixSeconds,
 };
 
+use self::control::{Control, Entrance, write_both};
 use super::{Recording, Sink, stream_name};
 use crate::error::{Error, Result};
 use crate::kernel::{RelayAddress, clock};
@@ -40,12 +47,16 @@ use crate::kernel::{RelayAddress, clock};
 /// How long the relay may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long one answer, or the room for one packet, may take.
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+const ANSWER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 /// Between two attempts to reach a relay that was lost: at first, and at most.
 const RETRY_PERIOD: Duration = Duration::from_millis(20);
 const MAX_RETRY_PERIOD: Duration = Duration::from_secs(1);
 /// Between two questions whether the relay is done.
 const POLL_PERIOD: Duration = Duration::from_millis(20);
+/// How often the first connection may fail at a relay that is there.
+const MAX_REBUFFS: u32 = 5;
+/// Chunks that a relay of ours may still be moving to its archives when the next one is closed.
+const MAX_CLOSING: usize = 64;
 
 /// Where the streams are in a chunk.
 const FOLDER: &str = "kernel";
@@ -54,8 +65,11 @@ const FOLDER: &str = "kernel";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelayError {
+    /// Nobody takes the connection.
+    #[error("cannot connect")]
+    Unreachable(#[source] io::Error),
     /// The connection failed, or the relay was silent for too long.
-    #[error("connection lost or not possible")]
+    #[error("connection lost")]
     Io(#[from] io::Error),
     /// Its encrypted port does not let us in, or is not the relay's.
     #[error(transparent)]
@@ -88,23 +102,50 @@ pub enum RelayError {
 }
 
 impl RelayError {
-    /// Whether the connection is gone and another one may do better.
+    /// Whether the connection is gone, or of no use for the moment, and another one may do better.
     const fn is_lost(&self) -> bool {
-        matches!(self, Self::Io(_) | Self::Late { .. })
+        matches!(
+            self,
+            Self::Unreachable(_)
+                | Self::Io(_)
+                | Self::Late { .. }
+                | Self::Tls(door::Error::Closed)
+                | Self::Refused { code: ReturnCode::FILE_CREATION, .. }
+        )
+    }
+
+    /// Whether the relay ended the connection.
+    fn is_rebuff(&self) -> bool {
+        match self {
+            Self::Tls(door::Error::Closed) => true,
+            Self::Io(error) | Self::Unreachable(error) => {
+                !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+            }
+            _ => false,
+        }
     }
 }
 
 /// Streams to a relay.
 #[derive(Debug)]
 pub(in crate::kernel) struct Relay {
-    address: RelayAddress,
-    names: (Name, Name),
-    recording: Recording,
+    target: Target,
     session: Session,
+    /// The chunk that a session begins with when the relay was lost.
+    next_chunk: ChunkId,
     /// How long a relay that was lost is looked for.
     patience: Duration,
     /// Set when a chunk began without a rotation; it has no state dump.
     began_chunk: Arc<AtomicBool>,
+}
+
+/// What is recorded, and where to.
+#[derive(Debug)]
+struct Target {
+    address: RelayAddress,
+    session: Name,
+    host: Name,
+    recording: Recording,
 }
 
 #[derive(Debug)]
@@ -116,8 +157,8 @@ struct Session {
     metadata: StreamHandle,
     streams: Vec<Stream>,
     chunk: ChunkId,
-    /// A chunk that the relay may still be moving to its archives.
-    closing: Option<ChunkId>,
+    /// Chunks that the relay may still be moving to its archives; at most [`MAX_CLOSING`].
+    closing: VecDeque<ChunkId>,
     rotates: bool,
     /// Whether the relay can resume sessions.
     can_resume: bool,
@@ -142,14 +183,16 @@ impl Relay {
         let name = |what, name: &str| {
             Name::new(name).map_err(|_problem| Error::Name { what, name: name.to_owned() })
         };
-        let names = (name("session", &recording.session)?, name("host", &recording.host)?);
-        let first = Begin { chunk: ChunkId::new(0), at: UnixSeconds::new(recording.begin_unix_s) };
-        match Session::open(address, &names, &recording, first) {
+        let session = name("session", &recording.session)?;
+        let host = name("host", &recording.host)?;
+        let target = Target { address: address.clone(), session, host, recording };
+        let mut opening = Opening::new(ChunkId::new(0));
+        match open_first(&target, &mut opening, patience) {
             Ok(session) => {
-                let address = address.clone();
-                Ok(Self { address, names, recording, session, patience, began_chunk })
+                let next_chunk = opening.chunk;
+                Ok(Self { target, session, next_chunk, patience, began_chunk })
             }
-            Err(source) => Err(Error::Relay { address: shown(address), source }),
+            Err(source) => Err(target.failed(source)),
         }
     }
 
@@ -164,9 +207,7 @@ impl Relay {
             match step(&mut self.session) {
                 Ok(()) => return Ok(()),
                 Err(lost) if lost.is_lost() && self.session.can_resume => self.reconnect(lost)?,
-                Err(source) => {
-                    return Err(Error::Relay { address: shown(&self.address), source });
-                }
+                Err(source) => return Err(self.target.failed(source)),
             }
             if !again(&self.session) {
                 return Ok(());
@@ -176,31 +217,82 @@ impl Relay {
 
     /// Goes on in the next chunk as soon as the relay is there.
     fn reconnect(&mut self, lost: RelayError) -> Result<()> {
-        let deadline = Instant::now() + self.patience;
-        let mut pause = RETRY_PERIOD;
-        let mut why = lost;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(Error::Relay { address: shown(&self.address), source: why });
-            }
-            thread::park_timeout(pause.min(left));
-            pause = (pause * 2).min(MAX_RETRY_PERIOD);
-            let chunk = ChunkId::new(self.session.chunk.get() + 1);
-            let next = Begin { chunk, at: UnixSeconds::new(clock::unix_seconds()) };
-            match Session::open(&self.address, &self.names, &self.recording, next) {
-                // Its chunks after the first are archived, whatever was planned.
-                Ok(session) => {
-                    self.session = Session { rotates: true, ..session };
-                    self.began_chunk.store(true, Ordering::Relaxed);
-                    return Ok(());
-                }
-                Err(error) => {
-                    // A chunk that the relay knows already must not be begun a second time.
-                    self.session.chunk = chunk;
-                    why = error;
-                }
-            }
+        let mut opening = Opening::new(self.next_chunk.max(after(self.session.chunk)));
+        let found = open_again(&self.target, &mut opening, self.patience, lost, |_, _| false);
+        // A chunk that the relay may know already must not be begun a second time.
+        self.next_chunk = opening.chunk;
+        self.session = found.map_err(|source| self.target.failed(source))?;
+        self.began_chunk.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Target {
+    fn failed(&self, source: RelayError) -> Error {
+        let RelayAddress { host, control_port, .. } = &self.address;
+        Error::Relay { address: format!("{host}:{control_port}"), source }
+    }
+}
+
+/// How far the opening of a session has come.
+#[derive(Debug)]
+struct Opening {
+    /// The chunk to begin with: one that the relay has not been told of.
+    chunk: ChunkId,
+    /// Whether somebody took the control connection of the last attempt.
+    was_taken: bool,
+}
+
+impl Opening {
+    const fn new(chunk: ChunkId) -> Self {
+        Self { chunk, was_taken: false }
+    }
+}
+
+fn after(chunk: ChunkId) -> ChunkId {
+    ChunkId::new(chunk.get() + 1)
+}
+
+/// The first connection: a wrong address, and a relay that does not want us, fail at once.
+fn open_first(
+    target: &Target,
+    opening: &mut Opening,
+    patience: Duration,
+) -> std::result::Result<Session, RelayError> {
+    let lost = match Session::open(target, opening) {
+        Err(lost) if lost.is_rebuff() && opening.was_taken => lost,
+        other => return other,
+    };
+    let mut rebuffs = 1;
+    open_again(target, opening, patience, lost, |error, opening| {
+        rebuffs += u32::from(opening.was_taken);
+        !error.is_rebuff() || rebuffs >= MAX_REBUFFS
+    })
+}
+
+/// Looks for a relay that was lost until `patience` is over or `gives_up` says so.
+fn open_again(
+    target: &Target,
+    opening: &mut Opening,
+    patience: Duration,
+    lost: RelayError,
+    mut gives_up: impl FnMut(&RelayError, &Opening) -> bool,
+) -> std::result::Result<Session, RelayError> {
+    let deadline = Instant::now() + patience;
+    let mut pause = RETRY_PERIOD;
+    let mut why = lost;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(why);
+        }
+        thread::park_timeout(pause.min(left));
+        pause = (pause * 2).min(MAX_RETRY_PERIOD);
+        match Session::open(target, opening) {
+            // Its chunks after the first are archived, whatever was planned.
+            Ok(session) => return Ok(Session { rotates: true, ..session }),
+            Err(error) if gives_up(&error, opening) => return Err(error),
+            Err(error) => why = error,
         }
     }
 }
@@ -224,26 +316,12 @@ impl Sink for Relay {
     }
 }
 
-/// A chunk to begin with.
-#[derive(Debug, Clone, Copy)]
-struct Begin {
-    chunk: ChunkId,
-    at: UnixSeconds,
-}
-
-fn shown(address: &RelayAddress) -> String {
-    format!("{}:{}", address.host, address.control_port)
-}
-
 impl Session {
-    fn open(
-        address: &RelayAddress,
-        (session_name, hostname): &(Name, Name),
-        recording: &Recording,
-        begin: Begin,
-    ) -> std::result::Result<Self, RelayError> {
+    fn open(target: &Target, opening: &mut Opening) -> std::result::Result<Self, RelayError> {
+        let Target { address, session, host, recording } = target;
+        opening.was_taken = false;
         let entrance = Entrance::open(address)?;
-        let (mut control, can_resume) = Control::open(&entrance)?;
+        let (mut control, can_resume) = Control::open(&entrance, &mut opening.was_taken)?;
         let identity = SessionIdentity {
             base_path: RelativePath::default(),
             name_has_creation_time: false,
@@ -254,8 +332,8 @@ impl Session {
             trace_format: Some(TraceFormat::Ctf1_8),
         };
         let create = Request::CreateSession(CreateSession {
-            session_name: Some(session_name.clone()),
-            hostname: Some(hostname.clone()),
+            session_name: Some(session.clone()),
+            hostname: Some(host.clone()),
             live_timer_us: 0,
             snapshot: false,
             identity: Some(identity),
@@ -268,8 +346,10 @@ impl Session {
         )?;
         let stored = if can_resume { control.stored()? } else { Vec::new() };
         let data = entrance.connect(Role::Data)?;
-        let Begin { chunk, at } = begin;
-        control.create_chunk(chunk, at)?;
+        let chunk = opening.chunk;
+        let at = if chunk.get() == 0 { recording.begin_unix_s } else { clock::unix_seconds() };
+        opening.chunk = after(chunk);
+        control.create_chunk(chunk, UnixSeconds::new(at))?;
         let metadata = control.add_stream("metadata", chunk)?;
         let streams = (0..recording.streams)
             .map(|stream| {
@@ -290,7 +370,7 @@ impl Session {
             metadata,
             streams,
             chunk,
-            closing: None,
+            closing: VecDeque::new(),
             rotates: recording.rotates,
             can_resume,
         };
@@ -345,9 +425,10 @@ impl Session {
     }
 
     fn rotate(&mut self, at: UnixSeconds, next: &[u64]) -> std::result::Result<(), RelayError> {
-        self.wait_until_archived()?;
+        let at_most = if self.can_resume { MAX_CLOSING } else { 1 };
+        self.wait_until_archived(at_most - 1)?;
         let old = self.chunk;
-        self.chunk = ChunkId::new(old.get() + 1);
+        self.chunk = after(old);
         self.control.create_chunk(self.chunk, at)?;
         self.leave_chunk(Some(self.chunk), next)?;
         self.close_chunk(old, at, Some(CloseAction::MoveToArchives))?;
@@ -355,12 +436,12 @@ impl Session {
     }
 
     fn finish(&mut self, at: UnixSeconds, next: &[u64]) -> std::result::Result<(), RelayError> {
-        self.wait_until_archived()?;
+        self.wait_until_archived(0)?;
         self.wait_until_stored()?;
         self.leave_chunk(None, next)?;
         let action = self.rotates.then_some(CloseAction::MoveToArchives);
         self.close_chunk(self.chunk, at, action)?;
-        self.wait_until_archived()?;
+        self.wait_until_archived(0)?;
         let close = |handle, last| Request::CloseStream(CloseStream { handle, last });
         self.control.command(&close(self.metadata, NetSeqNum::NONE))?;
         for stream in &self.streams {
@@ -395,25 +476,31 @@ impl Session {
             CloseTraceChunkReply::decode,
             |reply| reply.code,
         )?;
-        self.closing = Some(chunk);
+        self.closing.push_back(chunk);
         Ok(())
     }
 
-    fn wait_until_archived(&mut self) -> std::result::Result<(), RelayError> {
-        let Some(chunk) = self.closing.take() else { return Ok(()) };
-        poll("archive a chunk", || {
-            let reply = self.control.query(
-                &Request::TraceChunkExists(TraceChunkExists { chunk }),
-                ChunkExistsReply::decode,
-                |reply| reply.code,
-            )?;
-            Ok(!reply.exists)
-        })
+    /// Waits until the relay has no more than `left` chunks to archive.
+    fn wait_until_archived(&mut self, left: usize) -> std::result::Result<(), RelayError> {
+        while self.closing.len() > left
+            && let Some(chunk) = self.closing.front().copied()
+        {
+            poll(None, || {
+                let reply = self.control.query(
+                    &Request::TraceChunkExists(TraceChunkExists { chunk }),
+                    ChunkExistsReply::decode,
+                    |reply| reply.code,
+                )?;
+                Ok(!reply.exists)
+            })?;
+            self.closing.pop_front();
+        }
+        Ok(())
     }
 
     /// Waits until the relay has written all packets: they travel on a connection of their own.
     fn wait_until_stored(&mut self) -> std::result::Result<(), RelayError> {
-        poll("store all packets", || {
+        poll(Some("store all packets"), || {
             self.control.command(&Request::BeginDataPending(self.id))?;
             let mut stored = true;
             for stream in &self.streams {
@@ -426,214 +513,17 @@ impl Session {
     }
 }
 
-/// The control connection: commands and their replies in turn.
-#[derive(Debug)]
-struct Control {
-    socket: Socket,
-    minor: ProtocolMinor,
-    buffer: Vec<u8>,
-}
-
-impl Control {
-    /// Connects, agrees on a version and asks whether sessions can be resumed.
-    fn open(entrance: &Entrance<'_>) -> std::result::Result<(Self, bool), RelayError> {
-        let mut control = Self::greet(entrance)?;
-        match control.configuration(GetConfiguration::RESUME) {
-            Ok(reply) => return Ok((control, reply.can_resume)),
-            Err(RelayError::Refused { .. }) => {}
-            // A relay that does not know the question may hang up.
-            Err(RelayError::Io(_)) => control = Self::greet(entrance)?,
-            Err(error) => return Err(error),
-        }
-        control.configuration(0)?;
-        Ok((control, false))
-    }
-
-    fn configuration(
-        &mut self,
-        query_flags: u64,
-    ) -> std::result::Result<ConfigurationReply, RelayError> {
-        let request = Request::GetConfiguration(GetConfiguration { query_flags });
-        self.query(&request, ConfigurationReply::decode, |reply| reply.code)
-    }
-
-    /// The last packet that the relay has of each stream of the session.
-    fn stored(&mut self) -> std::result::Result<Vec<(RelativePath, PacketSeqNum)>, RelayError> {
-        let request = Request::StreamPositions;
-        let reply = self.query(&request, StreamPositionsReply::decode, |reply| reply.code)?;
-        Ok(reply.positions)
-    }
-
-    fn greet(entrance: &Entrance<'_>) -> std::result::Result<Self, RelayError> {
-        let socket = entrance.connect(Role::Control)?;
-        let mut control = Self { socket, minor: ProtocolMinor::OURS, buffer: Vec::new() };
-        control.send(&Request::Version(Version::OURS))?;
-        let theirs = control.reply(Version::decode)?;
-        match Version::OURS.negotiate(theirs).filter(|minor| minor.has_trace_chunks()) {
-            Some(minor) => {
-                control.minor = minor;
-                Ok(control)
-            }
-            None => Err(RelayError::Version { major: theirs.major, minor: theirs.minor.0 }),
-        }
-    }
-
-    fn create_chunk(
-        &mut self,
-        chunk: ChunkId,
-        created: UnixSeconds,
-    ) -> std::result::Result<(), RelayError> {
-        self.command(&Request::CreateTraceChunk(CreateTraceChunk {
-            chunk,
-            created,
-            override_name: None,
-        }))
-    }
-
-    fn add_stream(
-        &mut self,
-        channel: &str,
-        chunk: ChunkId,
-    ) -> std::result::Result<StreamHandle, RelayError> {
-        let name = |problem| wire::live::Error::BadName { field: "channel", offset: 0, problem };
-        let request = Request::AddStream(AddStream {
-            channel: Name::new(channel).map_err(name)?,
-            path: RelativePath::new(FOLDER).map_err(name)?,
-            tracefile: None,
-            chunk: Some(chunk),
-        });
-        let reply = self.query(&request, AddStreamReply::decode, |reply| reply.code)?;
-        Ok(reply.handle)
-    }
-
-    /// A command that is answered with a return code alone.
-    fn command(&mut self, request: &Request<'_>) -> std::result::Result<(), RelayError> {
-        self.query(request, ReturnReply::decode, |reply| reply.0).map(drop)
-    }
-
-    fn is_complete(&mut self, request: &Request<'_>) -> std::result::Result<bool, RelayError> {
-        self.send(request)?;
-        match self.reply(PendingReply::decode)? {
-            PendingReply::Complete => Ok(true),
-            PendingReply::Pending => Ok(false),
-            PendingReply::Failed(code) => {
-                Err(RelayError::Refused { command: request.command(), code })
-            }
-        }
-    }
-
-    fn query<T>(
-        &mut self,
-        request: &Request<'_>,
-        decode: impl Fn(&[u8]) -> wire::live::Result<Decoded<T>>,
-        code: impl FnOnce(&T) -> ReturnCode,
-    ) -> std::result::Result<T, RelayError> {
-        self.send(request)?;
-        let reply = self.reply(decode)?;
-        let code = code(&reply);
-        if code.is_ok() {
-            Ok(reply)
-        } else {
-            Err(RelayError::Refused { command: request.command(), code })
-        }
-    }
-
-    fn send(&mut self, request: &Request<'_>) -> std::result::Result<(), RelayError> {
-        self.buffer.clear();
-        request.encode(self.minor, &mut self.buffer)?;
-        self.socket.write_all(&self.buffer)?;
-        Ok(self.socket.flush()?)
-    }
-
-    fn reply<T>(
-        &mut self,
-        decode: impl Fn(&[u8]) -> wire::live::Result<Decoded<T>>,
-    ) -> std::result::Result<T, RelayError> {
-        self.buffer.clear();
-        loop {
-            match decode(&self.buffer)? {
-                Decoded::Complete { value, .. } => return Ok(value),
-                Decoded::Incomplete { needed } => {
-                    let missing = needed.saturating_sub(self.buffer.len()) as u64;
-                    let read = (&mut self.socket).take(missing).read_to_end(&mut self.buffer)?;
-                    if (read as u64) < missing {
-                        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// How the relay is reached.
-struct Entrance<'a> {
-    address: &'a RelayAddress,
-    tls: Option<Client>,
-}
-
-impl<'a> Entrance<'a> {
-    fn open(address: &'a RelayAddress) -> std::result::Result<Self, RelayError> {
-        let tls = address.tls.as_ref().map(Client::new).transpose()?;
-        Ok(Self { address, tls })
-    }
-
-    fn connect(&self, role: Role) -> std::result::Result<Socket, RelayError> {
-        let RelayAddress { host, control_port, data_port, .. } = self.address;
-        let port = if role == Role::Data { data_port } else { control_port };
-        let socket = connect(host, *port)?;
-        let Some(client) = &self.tls else { return Ok(socket.into()) };
-        let socket = client.enter(socket, host, role)?;
-        set_patience(socket.socket())?;
-        Ok(socket)
-    }
-}
-
-fn set_patience(socket: &TcpStream) -> io::Result<()> {
-    socket.set_read_timeout(Some(ANSWER_LIMIT))?;
-    socket.set_write_timeout(Some(ANSWER_LIMIT))
-}
-
-fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
-            Ok(socket) => {
-                socket.set_nodelay(true)?;
-                set_patience(&socket)?;
-                return Ok(socket);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// Writes header and body without copying them together.
-fn write_both(socket: &mut Socket, header: &[u8], body: &[u8]) -> io::Result<()> {
-    let mut slices = [IoSlice::new(header), IoSlice::new(body)];
-    let mut left = slices.as_mut_slice();
-    while !left.is_empty() {
-        match socket.write_vectored(left) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut left, written),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    socket.flush()
-}
-
-/// Asks until the answer is yes.
+/// Asks until the answer is yes: what is called `late` for a limited time, else as long as there are answers.
 fn poll(
-    what: &'static str,
+    late: Option<&'static str>,
     mut is_done: impl FnMut() -> std::result::Result<bool, RelayError>,
 ) -> std::result::Result<(), RelayError> {
     let deadline = Instant::now() + ANSWER_LIMIT;
     while !is_done()? {
-        if Instant::now() > deadline {
-            return Err(RelayError::Late { what });
+        match late {
+            Some(what) if Instant::now() > deadline => return Err(RelayError::Late { what }),
+            _ => thread::park_timeout(POLL_PERIOD),
         }
-        thread::park_timeout(POLL_PERIOD);
     }
     Ok(())
 }

@@ -168,10 +168,38 @@ impl Mender<'_> {
             self.stream(path, name, class.as_ref())?;
             has_streams = true;
         }
+        if self.is_all_empty(path, &files)? {
+            return self.drop_empty(path, &files);
+        }
         let metadata = self.folder.join_path(path).join_path(&relative(METADATA));
         let is_empty = !self.root.exists(&metadata) || self.root.file_len(&metadata)? == 0;
         if has_streams && is_empty {
             self.mended.without_metadata.push(self.root.absolute(&self.folder.join_path(path)));
+        }
+        Ok(())
+    }
+
+    fn is_all_empty(&self, path: &RelativePath, files: &[RelativePath]) -> Result<bool> {
+        for name in files {
+            if self.root.file_len(&self.folder.join_path(path).join_path(name))? > 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes away files that were made and never written to: no reader takes a folder with them for a trace.
+    fn drop_empty(&mut self, path: &RelativePath, files: &[RelativePath]) -> Result<()> {
+        let folder = self.folder.join_path(path);
+        let index = folder.join_path(&relative(INDEX));
+        for name in files {
+            let index_file = index.join_path(&relative(&format!("{name}.idx")));
+            if self.root.exists(&index_file) {
+                self.root.remove_file(&index_file)?;
+            }
+            self.root.remove_file(&folder.join_path(name))?;
+            self.mended.members.remove(&path.join_path(name));
+            self.mended.streams -= usize::from(name.as_str() != METADATA);
         }
         Ok(())
     }

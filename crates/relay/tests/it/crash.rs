@@ -131,6 +131,32 @@ fn an_open_chunk_is_sealed_as_it_is_and_a_sealed_one_is_untouched() {
 const FIRST: &str = "20261120T162218+0000-20261120T162219+0000-0";
 
 #[test]
+fn a_chunk_in_which_nothing_was_written_yet_leaves_no_trace_that_cannot_be_read() {
+    let runtime = Runtime::new().unwrap();
+    let (root, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let relay = start(&runtime, root.path(), Limits::default());
+    let mut producer = Producer::new(&relay, session("s"));
+    producer.chunk(0);
+    let stream = producer.stream("ch_0", 0);
+    producer.stream("metadata", 0);
+    copy(root.path(), image.path());
+    producer.packet(stream, 0);
+    wait_until("a packet", || relay.totals().packets == 1);
+    let with_a_packet = tempfile::tempdir().unwrap();
+    copy(root.path(), with_a_packet.path());
+    runtime.block_on(relay.shutdown());
+    for (image, left) in [(image.path(), 0), (with_a_packet.path(), 2)] {
+        let relay = start(&runtime, image, Limits::default());
+        assert_eq!(relay.recovered().interrupted.len(), usize::from(left > 0));
+        assert!(relay.recovered().unreadable.is_empty(), "{:?}", relay.recovered().unreadable);
+        runtime.block_on(relay.shutdown());
+        let there = files(&image.join("host"));
+        let traced = there.keys().filter(|name| !name.ends_with("manifest.json"));
+        assert_eq!(traced.count(), left, "{there:?}");
+    }
+}
+
+#[test]
 fn another_session_of_the_same_name_does_not_mix_with_what_was_cut_off() {
     let crash = Crash::new(false);
     let relay = crash.restart();

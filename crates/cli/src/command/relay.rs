@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -44,40 +44,59 @@ open is sealed where it stands; a second one ends it at once. With --tls, SIGHUP
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// File with options: keys below [relay] are the options' long names, such as keep-for = "72h"; what the command line
-    /// gives leaves its key aside. See docs/relay.md
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
     /// Folder the traces are written below
     #[arg(long, value_name = "DIR", default_value = "traces")]
     output: PathBuf,
-    /// Address of the control port; who may connect to it can write below the folder
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5342")]
-    control: SocketAddr,
     /// Address of the data port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5343")]
     data: SocketAddr,
+    #[command(flatten)]
+    relay: RelayArgs,
+}
+
+/// What a relay takes wherever it runs.
+#[derive(clap::Args)]
+pub(crate) struct RelayArgs {
+    /// File with options: keys below a table with the command's name, such as [relay], are the options' long names, such as
+    /// keep-for = "72h"; what the command line gives leaves its key aside. See docs/relay.md
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Address of the control port; who may connect to it can write below the folder
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5342")]
+    control: SocketAddr,
     /// Address of the port for viewers; who may connect to it can read every session being recorded
     #[arg(short = 'L', long, value_name = "ADDR", default_value = "127.0.0.1:5344")]
     live: SocketAddr,
     #[command(flatten)]
-    tls: PortArgs,
+    pub(crate) tls: PortArgs,
     #[command(flatten)]
     sealed: SealedArgs,
     #[command(flatten)]
-    peers: PeerArgs,
+    pub(crate) peers: PeerArgs,
+}
+
+impl RelayArgs {
+    /// The settings of a relay that writes below `root` and takes packets at `data`.
+    pub(crate) fn settings(&self, root: &Path, data: SocketAddr) -> anyhow::Result<Config> {
+        let mut config = Config::new(root);
+        (config.control, config.data, config.viewers) = (self.control, data, self.live);
+        self.sealed.apply(&mut config);
+        config.peers = self.peers.peers();
+        config.tls = self.tls.port()?;
+        Ok(config)
+    }
 }
 
 /// What becomes of sealed chunks.
 #[derive(clap::Args)]
-pub(crate) struct SealedArgs {
+struct SealedArgs {
     /// A program that is run for each sealed chunk; may be repeated
     #[arg(long, value_name = "PROGRAM")]
     announce_program: Vec<PathBuf>,
     /// A URL (http:// or https://) that the manifest of each sealed chunk is posted to; may be repeated
     #[arg(long, value_name = "URL")]
     announce_url: Vec<Webhook>,
-    /// CA that the certificates of https:// URLs must come from, in place of those of the system
+    /// CA that the certificates of https:// URLs and of encrypted NATS servers must come from, in place of those of the system
     #[arg(long, value_name = "PEM")]
     announce_ca: Option<PathBuf>,
     /// A subject of a NATS server (nats://HOST[:PORT]/SUBJECT, or tls:// for one that must be encrypted) that the manifest of each sealed chunk is published on; may be
@@ -87,9 +106,6 @@ pub(crate) struct SealedArgs {
     /// A file with what the NATS servers want to know: one line is a token, two are a name and a password
     #[arg(long, value_name = "FILE", requires = "announce_nats")]
     announce_nats_credentials: Option<PathBuf>,
-    /// CA certificates (PEM) that encrypted NATS servers must come from; without it, those of the system
-    #[arg(long, value_name = "FILE", requires = "announce_nats")]
-    announce_nats_ca: Option<PathBuf>,
     /// How long a program may run or a URL may take to answer
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     announce_timeout: Duration,
@@ -112,12 +128,11 @@ pub(crate) struct SealedArgs {
 
 impl SealedArgs {
     /// As the relay takes it.
-    pub(crate) fn apply(&self, config: &mut Config) {
+    fn apply(&self, config: &mut Config) {
         let programs = self.announce_program.iter().cloned().map(Target::Program);
         let urls = self.announce_url.iter().cloned().map(Target::Webhook);
         let subjects = self.announce_nats.iter().cloned().map(|mut subject| {
             subject.credentials.clone_from(&self.announce_nats_credentials);
-            subject.ca.clone_from(&self.announce_nats_ca);
             Target::Nats(subject)
         });
         let copies = self.copy_to.iter().cloned().map(Target::Copy);
@@ -140,7 +155,7 @@ pub(crate) struct PeerArgs {
 
 impl PeerArgs {
     /// As the relay takes them.
-    pub(crate) fn peers(&self) -> Option<Vec<Network>> {
+    fn peers(&self) -> Option<Vec<Network>> {
         Some(self.networks.clone()).filter(|networks| !networks.is_empty())
     }
 
@@ -179,12 +194,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
 
 async fn serve(args: &Args) -> anyhow::Result<Outcome> {
     let mut stop = Stop::listen()?;
-    let mut hangup = args.tls.hangup()?;
-    let mut config = Config::new(&args.output);
-    (config.control, config.data, config.viewers) = (args.control, args.data, args.live);
-    args.sealed.apply(&mut config);
-    config.peers = args.peers.peers();
-    config.tls = args.tls.port()?;
+    let mut hangup = args.relay.tls.hangup()?;
+    let config = args.relay.settings(&args.output, args.data)?;
     let relay = Relay::start(config).map_err(PeerArgs::explained).context("starting the relay")?;
     say_recovered(relay.recovered());
     let tls = relay.tls_addr().map(|address| format!("tls {address}, ")).unwrap_or_default();

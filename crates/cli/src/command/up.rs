@@ -24,7 +24,8 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, oneshot, watch};
 
-use crate::command::relay::{PeerArgs, SealedArgs};
+use crate::command::relay::{PeerArgs, RelayArgs};
+use crate::command::tls;
 use crate::outcome::{Outcome, complain};
 use crate::stop::Stop;
 use addresses::Addresses;
@@ -39,22 +40,14 @@ pub(crate) struct Args {
     /// Folder of everything that is kept; made when it is not there
     #[arg(long, value_name = "DIR", default_value = "throughline-data", env = "THROUGHLINE_DATA")]
     data: PathBuf,
-    /// Where tracers connect for control; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5342")]
-    control: SocketAddr,
     /// Where tracers send event streams
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5343")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5343")]
     stream: SocketAddr,
-    /// Where viewers such as babeltrace2 follow what is being recorded
-    #[arg(short = 'L', long, value_name = "ADDRESS", default_value = "127.0.0.1:5344")]
-    live: SocketAddr,
-    #[command(flatten)]
-    sealed: SealedArgs,
-    #[command(flatten)]
-    peers: PeerArgs,
     /// Where the web page is; who may connect to it can read every session being recorded
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7070")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
     http: SocketAddr,
+    #[command(flatten)]
+    relay: RelayArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
@@ -67,15 +60,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
 
 async fn serve(args: Args) -> anyhow::Result<Outcome> {
     let mut stop = Stop::listen()?;
-    let page_peers = args.peers.of_page(args.http)?;
+    let mut hangup = args.relay.tls.hangup()?;
+    let page_peers = args.relay.peers.of_page(args.http)?;
     let (traces, summaries) = (args.data.join("traces"), args.data.join("summaries"));
     for folder in [&traces, &summaries] {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    let mut config = relay::Config::new(&traces);
-    (config.control, config.data, config.viewers) = (args.control, args.stream, args.live);
-    config.peers = args.peers.peers();
-    args.sealed.apply(&mut config);
+    let mut config = args.relay.settings(&traces, args.stream)?;
     // A chunk is deleted after its summary was made.
     let release = relay::Release::default();
     config.release = Some(release.clone());
@@ -90,6 +81,7 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
         stream: relay.data_addr(),
         live: relay.viewers_addr(),
         http: listener.local_addr()?,
+        tls: relay.tls_addr(),
     };
 
     let published = Arc::new(Published::new());
@@ -114,9 +106,17 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
 
     addresses.write(&args.data)?;
     complain(&format!("tracers: {}", addresses.relay_url()));
+    if let Some(address) = addresses.tls {
+        complain(&format!("encrypted: tls://{address}"));
+    }
     complain(&format!("page: http://{}/", addresses.http));
 
-    stop.asked().await;
+    loop {
+        tokio::select! {
+            () = hangup.asked() => tls::reload(&relay),
+            () = stop.asked() => break,
+        }
+    }
     complain("ending: sealing what is open (a second signal ends at once)");
     tokio::task::spawn_blocking(|| lister.finish()).await.context("the live sessions")??;
     tokio::select! {

@@ -1,5 +1,6 @@
 //! `throughline relay --config FILE` through the real binary: good files and bad ones.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -125,9 +126,9 @@ fn a_file_that_is_wrong_is_named_with_its_line() {
     assert!(!folder.path().join("traces").exists());
 }
 
-/// The long options of `throughline relay`, as its help names them.
-fn options() -> Vec<(String, bool)> {
-    let help = Command::new(THROUGHLINE).args(["relay", "--help"]).output().unwrap();
+/// The long options of a command, as its help names them.
+fn options(command: &str) -> Vec<(String, bool)> {
+    let help = Command::new(THROUGHLINE).args([command, "--help"]).output().unwrap();
     let lines = stdout(&help).lines().filter_map(|line| {
         let (_, option) = line.split_once("--").filter(|(before, _)| {
             let before = before.trim();
@@ -141,19 +142,29 @@ fn options() -> Vec<(String, bool)> {
 
 #[test]
 fn every_option_has_a_key() {
+    check_every_option_has_a_key("relay");
+    check_every_option_has_a_key("up");
+}
+
+#[test]
+fn up_takes_all_that_the_relay_takes() {
+    let names = |command| options(command).into_iter().map(|(name, _)| name).collect();
+    let [relay, up]: [BTreeSet<String>; 2] = ["relay", "up"].map(names);
+    // Where `up` has a folder of its own and another name for the port of packets.
+    let missing: Vec<&String> = relay.difference(&up).collect();
+    assert_eq!(missing, ["output"]);
+}
+
+fn check_every_option_has_a_key(of: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let options = options();
+    let options = options(of);
     assert!(options.len() >= 15, "{options:?}");
     for (name, takes_value) in options {
         // A value that none of them takes; a number for those that take any text.
         let value = if takes_value { "\"\\u0000\"" } else { "1" };
-        fs::write(folder.path().join("f.toml"), format!("[relay]\n{name} = {value}\n")).unwrap();
+        fs::write(folder.path().join("f.toml"), format!("[{of}]\n{name} = {value}\n")).unwrap();
         let mut command = Command::new(THROUGHLINE);
-        command.current_dir(folder.path()).args([
-            "relay",
-            "--config=f.toml",
-            "--control=192.0.2.1:0",
-        ]);
+        command.current_dir(folder.path()).args([of, "--config=f.toml", "--control=192.0.2.1:0"]);
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{name}");
         assert!(!stderr(&output).contains("unknown key"), "{name}: {}", stderr(&output));

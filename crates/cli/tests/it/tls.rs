@@ -8,6 +8,7 @@ use testkit::pki::{Authority, write_private};
 use crate::live::{Setup, check_told_as_recorded};
 use crate::process::{Running, THROUGHLINE, wait_for};
 use crate::read::{stderr, stdout};
+use crate::up::Up;
 
 const PRODUCER: &str = "token-of-the-producer";
 const VIEWER: &str = "token-of-the-viewer";
@@ -96,6 +97,38 @@ fn check_refused(output: &Output, why: &str) {
     assert_eq!(output.status.code(), Some(2), "{}", stderr(output));
     assert_eq!((stdout(output), stderr(output).lines().count()), ("", 1), "{}", stderr(output));
     assert!(stderr(output).contains(why), "{why}: {}", stderr(output));
+}
+
+#[test]
+fn up_has_the_same_port_from_its_own_table_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = relay_files(folder.path());
+    let keys: Vec<String> = options
+        .chunks(2)
+        .map(|option| format!("{} = {:?}\n", option[0].trim_start_matches("--"), option[1]))
+        .collect();
+    let file = folder.path().join("up.toml");
+    std::fs::write(&file, format!("[up]\n{}", keys.concat())).unwrap();
+    let data = folder.path().join("data");
+    let log = folder.path().join("log");
+    let mut up = Up::start_with(&data, &log, &["--config", file.to_str().unwrap()]);
+    let addresses = std::fs::read_to_string(data.join("up.json")).unwrap();
+    let addresses: serde_json::Value = serde_json::from_str(&addresses).unwrap();
+    let address = format!("tls://{}", addresses["tls"].as_str().unwrap());
+    assert!(up.process.said().contains(&address), "{}", up.process.said());
+    let live = |shown: &[String]| {
+        let mut command = Command::new(THROUGHLINE);
+        command.arg("live").arg(&address).args(shown).env_remove("THROUGHLINE_TOKEN");
+        command.output().unwrap()
+    };
+    let good = shown(folder.path());
+    let accepted = live(&good);
+    assert_eq!(accepted.status.code(), Some(0), "{}", stderr(&accepted));
+    check_refused(&live(&good[..3]), "the token is missing or not known");
+    let pid = up.process.child.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    up.process.wait_until_said("certificates and tokens were read again");
+    assert!(up.process.end("TERM").success());
 }
 
 #[test]

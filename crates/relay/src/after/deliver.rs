@@ -138,7 +138,8 @@ async fn attempt(registry: &Arc<Registry>, queue: &Queue, entry: &Entry) -> Outc
             Target::Nats(subject) => {
                 let manifest = manifest()?;
                 let id = hex(&Sha256::digest(&manifest));
-                within(timeout, subject.publish(&manifest, &id)).await
+                let ca = env.outbox.announce.ca.as_deref();
+                within(timeout, subject.publish(ca, &manifest, &id)).await
             }
             // It takes as long as it takes; requests to a store have limits of their own.
             Target::Copy(store) => {

@@ -45,7 +45,8 @@ pub use webhook::{Webhook, WebhookError};
 pub struct Announce {
     /// Who.
     pub targets: Vec<Target>,
-    /// PEM file with the CA certificates that those of `https` targets must come from; `None`: those of the system.
+    /// PEM file with the CA certificates that those of `https` targets and of encrypted NATS servers must come from; `None`: those of
+    /// the system.
     pub ca: Option<PathBuf>,
     /// How long one attempt may take.
     pub timeout: Duration,

@@ -36,8 +36,6 @@ pub struct NatsSubject {
     port: u16,
     subject: String,
     is_encrypted: bool,
-    /// CA certificates that the server's must come from, when it is encrypted; `None`: those of the system.
-    pub ca: Option<PathBuf>,
     /// A file with what the server wants to know: one line is a token, two are a name and a password. Read for each connection.
     pub credentials: Option<PathBuf>,
 }
@@ -106,7 +104,7 @@ impl FromStr for NatsSubject {
             return Err(NatsSubjectError::Subject);
         }
         let (host, subject) = (host.to_owned(), subject.to_owned());
-        Ok(Self { host, port, subject, is_encrypted, ca: None, credentials: None })
+        Ok(Self { host, port, subject, is_encrypted, credentials: None })
     }
 }
 
@@ -122,16 +120,23 @@ impl fmt::Display for NatsSubject {
 }
 
 impl NatsSubject {
-    /// Announces a manifest over a connection of its own; `id` is the same for each attempt to tell of one chunk.
-    pub(super) async fn publish(&self, manifest: &[u8], id: &str) -> Result<(), Failure> {
+    /// Announces a manifest over a connection of its own; `id` is the same for each attempt to tell of one chunk. An
+    /// encrypted server's certificate must come from `ca`; `None`: from those of the system.
+    pub(super) async fn publish(
+        &self,
+        ca: Option<&Path>,
+        manifest: &[u8],
+        id: &str,
+    ) -> Result<(), Failure> {
         let socket =
             TcpStream::connect((&*self.host, self.port)).await.map_err(Failure::Connect)?;
-        self.tell(socket, manifest, id).await.map_err(Failure::Nats)
+        self.tell(socket, ca, manifest, id).await.map_err(Failure::Nats)
     }
 
     async fn tell(
         &self,
         mut socket: TcpStream,
+        ca: Option<&Path>,
         manifest: &[u8],
         id: &str,
     ) -> Result<(), NatsFailure> {
@@ -139,7 +144,7 @@ impl NatsSubject {
         let info = greeting(&mut socket, &mut arrived).await?;
         let max_payload = info.max_payload.unwrap_or(1 << 20);
         if self.is_encrypted || info.tls_required {
-            let config = door::client_config(self.ca.as_deref(), None)?;
+            let config = door::client_config(ca, None)?;
             let name = ServerName::try_from(self.host.clone())
                 .map_err(|_no_name| NatsFailure::Host { host: self.host.clone() })?;
             let socket = TlsConnector::from(config).connect(name, socket).await?;

@@ -1,28 +1,22 @@
 //! Where chunks are copied to: a folder, or a bucket of an object store that speaks S3.
 
+#[cfg(feature = "object-store")]
+mod bucket;
+#[cfg(not(feature = "object-store"))]
+#[path = "store/no_bucket.rs"]
+mod bucket;
+
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
-use std::time::Duration;
 
-use object_store::aws::{AmazonS3, AmazonS3Builder};
-use object_store::path::Path as Key;
-use object_store::{
-    Attribute, AttributeValue, Attributes, GetOptions, MultipartUpload, ObjectStore,
-    ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, RetryConfig,
-};
 use sha2::{Digest, Sha256};
 use tracedir::manifest::hex;
 
-/// Longer files are sent in parts of this size, or larger where there would be too many.
-const PART: u64 = 8 << 20;
-/// Most parts of one object: S3's own limit is 10,000.
-const MAX_PARTS: u64 = 9_000;
-/// The name under which an object's checksum is kept beside it.
-const CHECKSUM: Attribute = Attribute::Metadata(std::borrow::Cow::Borrowed("sha256"));
+use self::bucket::Bucket;
+
 /// How much is copied at a time into a folder.
 const PIECE: usize = 256 << 10;
 
@@ -36,7 +30,7 @@ pub struct Store {
 #[derive(Debug, Clone)]
 enum Place {
     Folder(PathBuf),
-    Bucket { store: Arc<AmazonS3>, prefix: Key },
+    Bucket(Bucket),
 }
 
 /// Why a text is no place for copies.
@@ -51,8 +45,14 @@ pub enum StoreError {
     )]
     Credentials,
     /// The environment's settings do not make a client.
+    #[cfg(feature = "object-store")]
     #[error("the settings of the environment (AWS_…) are not usable")]
     Settings(#[source] object_store::Error),
+    /// The client of object stores was left out.
+    #[error(
+        "this build of throughline cannot copy to s3://: build it with --features object-store"
+    )]
+    LeftOut,
 }
 
 /// Why something could not be copied.
@@ -62,6 +62,7 @@ pub(crate) enum PutError {
     Read(#[source] io::Error),
     #[error("cannot write {}", path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[cfg(feature = "object-store")]
     #[error("the store refuses {key}")]
     Store { key: String, source: object_store::Error },
 }
@@ -102,30 +103,12 @@ impl FromStr for Store {
                 if bucket.is_empty() || prefix.contains(['?', '#']) {
                     return Err(StoreError::Url);
                 }
-                let store = Arc::new(client(bucket)?);
-                Place::Bucket { store, prefix: Key::from(prefix) }
+                Place::Bucket(Bucket::open(bucket, prefix)?)
             }
             _ => return Err(StoreError::Url),
         };
         Ok(Self { url: text.to_owned(), place })
     }
-}
-
-/// Settings and credentials come from the environment, by AWS's names.
-fn client(bucket: &str) -> Result<AmazonS3, StoreError> {
-    // The outbox tries again; a request itself should not for long.
-    let retry = RetryConfig {
-        max_retries: 2,
-        retry_timeout: Duration::from_secs(20),
-        ..RetryConfig::default()
-    };
-    let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
-    let endpoint = builder.get_config_value(&object_store::aws::AmazonS3ConfigKey::Endpoint);
-    if endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")) {
-        // Whoever names such an endpoint means it.
-        builder = builder.with_allow_http(true);
-    }
-    builder.build().map_err(StoreError::Settings)
 }
 
 impl fmt::Display for Store {
@@ -151,7 +134,7 @@ impl Store {
                 let put = tokio::task::spawn_blocking(move || put_file(&folder, &item));
                 put.await.map_err(|error| PutError::Read(io::Error::other(error)))?
             }
-            Place::Bucket { store, prefix } => put_object(store, prefix, item).await,
+            Place::Bucket(bucket) => bucket.put(item).await,
         }
     }
 
@@ -163,21 +146,7 @@ impl Store {
                 let look = tokio::task::spawn_blocking(move || is_file_of(&path, &bytes));
                 look.await.map_err(|error| PutError::Read(io::Error::other(error)))?
             }
-            Place::Bucket { store, prefix } => {
-                let key = key(prefix, name);
-                let failed = |source| PutError::Store { key: key.to_string(), source };
-                match store.get(&key).await {
-                    Ok(found) if found.meta.size == bytes.len() as u64 => {
-                        if found.bytes().await.map_err(failed)? == bytes {
-                            return Ok(true);
-                        }
-                        store.delete(&key).await.map(|()| false).map_err(failed)
-                    }
-                    Ok(_) => store.delete(&key).await.map(|()| false).map_err(failed),
-                    Err(object_store::Error::NotFound { .. }) => Ok(false),
-                    Err(error) => Err(failed(error)),
-                }
-            }
+            Place::Bucket(bucket) => bucket.is_there(name, bytes).await,
         }
     }
 
@@ -259,82 +228,6 @@ fn pour(from: &mut dyn Read, to: &mut dyn Write, len: u64) -> io::Result<(u64, S
     Ok((copied, hex(&digest.finalize())))
 }
 
-fn key(prefix: &Key, name: &str) -> Key {
-    name.split('/').fold(prefix.clone(), |key, part| key.join(part))
-}
-
-/// Reads the next `len` bytes; fewer at the file's end.
-async fn read(file: &Arc<File>, len: u64) -> Result<Vec<u8>, PutError> {
-    let file = Arc::clone(file);
-    let read = tokio::task::spawn_blocking(move || {
-        let mut bytes = Vec::new();
-        file.as_ref().take(len).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    });
-    read.await.map_err(io::Error::other).flatten().map_err(PutError::Read)
-}
-
-/// Copies into a bucket. At most two parts are in memory.
-async fn put_object(store: &Arc<AmazonS3>, prefix: &Key, item: Item) -> Result<Put, PutError> {
-    let Item { name, file, len, sha256 } = item;
-    let key = key(prefix, &name);
-    let failed = |source| PutError::Store { key: key.to_string(), source };
-    let head = GetOptions { head: true, ..GetOptions::default() };
-    match store.get_opts(&key, head).await {
-        Ok(found)
-            if found.meta.size == len
-                && found.attributes.get(&CHECKSUM).is_some_and(|it| **it == *sha256) =>
-        {
-            return Ok(Put::Was);
-        }
-        Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-        Err(error) => return Err(failed(error)),
-    }
-    let attributes = Attributes::from_iter([(CHECKSUM, AttributeValue::from(sha256.clone()))]);
-    let file = Arc::new(file);
-    let mut digest = Sha256::new();
-    if len <= PART {
-        let bytes = read(&file, len).await?;
-        digest.update(&bytes);
-        let options = PutOptions { attributes, ..PutOptions::default() };
-        store.put_opts(&key, PutPayload::from(bytes), options).await.map_err(failed)?;
-    } else {
-        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
-        let mut upload = store.put_multipart_opts(&key, options).await.map_err(failed)?;
-        let sent = send_parts(&mut *upload, &file, len, &mut digest, failed).await;
-        if let Err(error) = sent {
-            // What a kill leaves of an upload is the bucket's own to clean up.
-            if let Err(error) = upload.abort().await {
-                tracing::warn!(%key, %error, "an upload that failed cannot be taken back");
-            }
-            return Err(error);
-        }
-    }
-    Ok(Put::Copied { as_expected: hex(&digest.finalize()) == sha256 })
-}
-
-async fn send_parts(
-    upload: &mut dyn MultipartUpload,
-    file: &Arc<File>,
-    len: u64,
-    digest: &mut Sha256,
-    failed: impl Fn(object_store::Error) -> PutError,
-) -> Result<(), PutError> {
-    let part = PART.max(len.div_ceil(MAX_PARTS));
-    let mut left = len;
-    let mut bytes = read(file, part.min(left)).await?;
-    while !bytes.is_empty() {
-        digest.update(&bytes);
-        left = left.saturating_sub(bytes.len() as u64);
-        // The next part is read while this one is sent.
-        let sending = upload.put_part(PutPayload::from(bytes));
-        let (sent, next) = tokio::join!(sending, read(file, part.min(left)));
-        sent.map_err(&failed)?;
-        bytes = next?;
-    }
-    upload.complete().await.map(drop).map_err(failed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,7 +235,13 @@ mod tests {
     #[test]
     fn a_place_is_a_folder_or_a_bucket() {
         for url in ["file:///var/copies", "s3://bucket", "s3://bucket/a/b"] {
-            assert_eq!(url.parse::<Store>().unwrap().to_string(), url);
+            match url.parse::<Store>() {
+                Ok(store) => assert_eq!(store.to_string(), url),
+                Err(error @ StoreError::LeftOut) if !cfg!(feature = "object-store") => {
+                    assert!(url.starts_with("s3:") && error.to_string().contains("--features"));
+                }
+                Err(error) => panic!("{url}: {error}"),
+            }
         }
         for url in [
             "",

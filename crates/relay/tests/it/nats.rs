@@ -306,9 +306,8 @@ fn a_server_that_is_encrypted_must_show_a_certificate_that_is_trusted() {
     let url = server.url().replace("nats://", "tls://");
     let setup = Setup::new();
     let tell = |config: &mut Config, ca: &Path| {
-        let mut subject: relay::NatsSubject = url.parse().unwrap();
-        subject.ca = Some(ca.to_owned());
-        config.announce.targets.push(Target::Nats(subject));
+        config.announce.ca = Some(ca.to_owned());
+        config.announce.targets.push(Target::Nats(url.parse().unwrap()));
         hurry(config);
     };
     let relay = setup.start(|config| tell(config, other.pem()));

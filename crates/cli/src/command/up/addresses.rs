@@ -14,6 +14,9 @@ pub(super) struct Addresses {
     pub(super) stream: SocketAddr,
     pub(super) live: SocketAddr,
     pub(super) http: SocketAddr,
+    /// The relay's encrypted port, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tls: Option<SocketAddr>,
 }
 
 impl Addresses {
@@ -48,6 +51,7 @@ mod tests {
             stream: "127.0.0.1:2".parse().unwrap(),
             live: "127.0.0.1:4".parse().unwrap(),
             http: "127.0.0.1:3".parse().unwrap(),
+            tls: None,
         };
         assert_eq!(at("127.0.0.1:1").relay_url(), "net://127.0.0.1:1:2");
         assert_eq!(at("[::1]:1").relay_url(), "net6://[::1]:1:2");

@@ -317,6 +317,9 @@ function noteRates(tail, state) {
     if (marks.length > SPARKS + 1) marks.shift();
     tail.rates.set(stream.path, marks);
   }
+  // Of streams that are not told any more nothing is kept.
+  const told = new Set(["", ...state.streams.map((stream) => stream.path)]);
+  for (const path of tail.rates.keys()) if (!told.has(path)) tail.rates.delete(path);
 }
 
 // Events a second, over the last seconds.
@@ -351,8 +354,8 @@ function spark(marks) {
 function drawStreams(tail) {
   if (tail !== live.tail || !live.shown) return;
   const { state } = tail;
-  const lost = (key) => state.streams.reduce((all, stream) => all + num(stream[key]), 0);
-  const all = { path: "", events: state.events, lost_events: lost("lost_events"), lost_packets: lost("lost_packets"), lost_packets_network: lost("lost_packets_network") };
+  const { lost } = state;
+  const all = { path: "", events: state.events, lost_events: lost.events, lost_packets: lost.packets, lost_packets_network: lost.packets_network };
   const streams = [...state.streams].sort((a, b) => a.path.localeCompare(b.path, "en", { numeric: true }));
   const more = num(state.more_streams) ? [el("tr", {}, el("td", { class: "name quiet", colspan: 7 }, `${countText(state.more_streams)} more streams with fewer events`))] : [];
   find("stream-table").tBodies[0].replaceChildren(streamRow(tail, all, "all"), ...streams.map((stream) => streamRow(tail, stream, null)), ...more);

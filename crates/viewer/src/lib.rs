@@ -42,6 +42,7 @@
 mod address;
 mod connection;
 mod error;
+mod memory;
 mod merge;
 mod place;
 mod viewing;
@@ -49,6 +50,7 @@ mod viewing;
 pub use address::{Address, BadAddress, DEFAULT_PORT};
 pub use connection::{Relay, Stop};
 pub use error::{Error, Refusal};
+pub use memory::Memory;
 pub use viewing::{Options, Progress, Viewing};
 pub use wire::live::TraceFormat;
 pub use wire::live::viewer::{Seek, SessionEntry};

@@ -17,12 +17,18 @@ use ctf::{DecodeError, DecodeErrorKind};
 use model::Timestamp;
 use tracedir::{Event, Gap, Gaps, Item, Stream, StreamKey};
 
-/// A lane's number.
+/// A lane's number. One that has ended is given to another stream, after as many others as are kept.
 pub(crate) type LaneId = usize;
+
+/// Lanes that have ended and keep their number.
+const ENDED_KEPT: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Merge {
+    /// Bound: those that are open, and [`ENDED_KEPT`].
     lanes: Vec<Lane>,
+    /// Those that have ended, oldest first. All of their items were given.
+    ended: VecDeque<LaneId>,
     turns: BinaryHeap<Reverse<Turn>>,
     current: Option<LaneId>,
     /// Whether a lane got its key since the ranks were given out.
@@ -75,6 +81,7 @@ impl Merge {
     pub(crate) const fn new(begin: Timestamp, grace: Duration) -> Self {
         Self {
             lanes: Vec::new(),
+            ended: VecDeque::new(),
             turns: BinaryHeap::new(),
             current: None,
             is_unranked: false,
@@ -89,7 +96,7 @@ impl Merge {
 
     /// Adds a stream; `path` tells it from others when its packets do not.
     pub(crate) fn add(&mut self, path: PathBuf, now: Duration) -> LaneId {
-        self.lanes.push(Lane {
+        let lane = Lane {
             stream: Stream::without_files(StreamKey::default()),
             path,
             is_named: false,
@@ -104,12 +111,25 @@ impl Merge {
             reach: i64::MIN,
             at: i64::MIN,
             moved: now,
-        });
-        self.lanes.len() - 1
+        };
+        let is_full = self.ended.len() > ENDED_KEPT;
+        let free = is_full.then(|| self.ended.pop_front()).flatten();
+        match free.and_then(|id| self.lanes.get_mut(id).map(|place| (id, place))) {
+            Some((id, place)) => {
+                // Packets are told from those of the stream before, too.
+                *place = Lane { packets: place.packets, ..lane };
+                id
+            }
+            None => {
+                self.lanes.push(lane);
+                self.lanes.len() - 1
+            }
+        }
     }
 
-    pub(crate) const fn len(&self) -> usize {
-        self.lanes.len()
+    /// Lanes that have not ended.
+    pub(crate) fn open(&self) -> usize {
+        self.lanes.len() - self.ended.len()
     }
 
     pub(crate) const fn late(&self) -> u64 {
@@ -174,7 +194,11 @@ impl Merge {
     /// No more packets of the lane will come.
     pub(crate) fn end(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.get_mut(id) {
-            lane.is_open = false;
+            if std::mem::take(&mut lane.is_open) {
+                // Its memory; what it was about may still be asked for.
+                lane.reader = None;
+                self.ended.push_back(id);
+            }
         }
     }
 

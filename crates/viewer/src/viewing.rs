@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use ctf::{ClockClass, MetadataProgress, MetadataStream, TraceClass};
 use model::Timestamp;
 use tracedir::{Cause, Finding, Findings, Item};
@@ -17,14 +16,15 @@ use wire::live::{ViewedSessionId, ViewedStreamId, ViewedTraceId};
 
 use crate::connection::Relay;
 use crate::error::Error;
+use crate::memory::Memory;
 use crate::merge::{Damage, LaneId, Merge};
 use crate::place;
 
-/// The most streams that are followed.
+/// The most streams that are followed at a time, and traces.
 const MAX_STREAMS: usize = 1 << 16;
 
 /// The longest packet that is fetched. LTTng's largest sub-buffers are smaller by far.
-const MAX_PACKET_BYTES: u64 = 256 << 20;
+const MAX_PACKET_BYTES: u64 = 64 << 20;
 
 /// Packets are fetched in pieces of at most this many bytes, which every relay gives.
 const PIECE_BYTES: u32 = 256 << 10;
@@ -40,7 +40,7 @@ const PACKET_LIMIT: Duration = Duration::from_secs(10);
 const ASIDES: u32 = 4;
 
 /// How sessions are viewed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Where to begin: streams that appear later are always read from their beginning.
     pub seek: Seek,
@@ -49,11 +49,15 @@ pub struct Options {
     /// How long a stream may be silent before the others go on without it; by default four periods of the session's
     /// live timer, at least 2 s.
     pub grace: Option<Duration>,
+    /// What packets that were fetched may take, 256 MiB by default. A packet that finds no memory waits for ten seconds; then
+    /// it is a finding. Streams with packets go on meanwhile, when those that wait were silent for the grace.
+    pub memory: Memory,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seek: Seek::Last, begin: Timestamp::MIN, grace: None }
+        let memory = Memory::default();
+        Self { seek: Seek::Last, begin: Timestamp::MIN, grace: None, memory }
     }
 }
 
@@ -82,8 +86,15 @@ pub struct Viewing<S> {
     sources: Vec<Source>,
     merge: Merge,
     begin: i64,
+    memory: Memory,
     findings: Findings,
     damaged: Vec<Damage>,
+    /// How many streams have appeared.
+    appeared: usize,
+    /// The lanes of those that the caller was not told of.
+    fresh: Vec<LaneId>,
+    /// Packets that had to wait for memory.
+    short: u64,
 }
 
 /// An attached session.
@@ -107,6 +118,8 @@ struct Trace {
     class: Option<Arc<TraceClass>>,
     /// Its metadata cannot be read any further.
     is_broken: bool,
+    /// Lanes of its streams; `None` until it has had one.
+    lanes: Option<usize>,
 }
 
 /// A stream at the relay.
@@ -157,8 +170,12 @@ impl<S: Read + Write> Viewing<S> {
             sources: Vec::new(),
             merge: Merge::new(options.begin, grace),
             begin: options.begin.nanos(),
+            memory: options.memory.clone(),
             findings: Findings::default(),
             damaged: Vec::new(),
+            appeared: 0,
+            fresh: Vec::new(),
+            short: 0,
         }
     }
 
@@ -226,7 +243,19 @@ impl<S: Read + Write> Viewing<S> {
     /// How many streams have appeared so far.
     #[must_use]
     pub const fn streams(&self) -> usize {
-        self.sources.len()
+        self.appeared
+    }
+
+    /// The indexes of streams that have appeared since this was asked last, to be asked before the next item. An index may have
+    /// been that of a stream that has ended, of which nothing more comes.
+    pub fn take_new_streams(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// How many packets had to wait because others took the memory of [`Options::memory`].
+    #[must_use]
+    pub const fn short_of_memory(&self) -> u64 {
+        self.short
     }
 
     /// How many items were given after one of a later time.
@@ -289,12 +318,7 @@ impl<S: Read + Write> Viewing<S> {
                     trace.metadata_stream = Some(entry.stream);
                 }
             } else {
-                if self.merge.len() >= MAX_STREAMS {
-                    return Err(Error::TooManyStreams { limit: MAX_STREAMS });
-                }
-                self.merge.add(path.clone(), now);
-                let (stream, waiting) = (entry.stream, None);
-                self.sources.push(Source { stream, trace, path, waiting });
+                self.add_stream(Source { stream: entry.stream, trace, path, waiting: None }, now)?;
             }
         }
         for trace in 0..self.traces.len() {
@@ -305,15 +329,35 @@ impl<S: Read + Write> Viewing<S> {
         Ok(())
     }
 
+    fn add_stream(&mut self, source: Source, now: Duration) -> Result<(), Error> {
+        if self.merge.open() >= MAX_STREAMS {
+            return Err(Error::TooManyStreams { limit: MAX_STREAMS });
+        }
+        let lane = self.merge.add(source.path.clone(), now);
+        if let Some(trace) = self.traces.get_mut(source.trace) {
+            trace.lanes = Some(trace.lanes.unwrap_or(0) + 1);
+        }
+        match self.sources.get_mut(lane) {
+            Some(place) => {
+                let before = std::mem::replace(place, source);
+                let trace = self.traces.get_mut(before.trace);
+                if let Some(lanes) = trace.and_then(|trace| trace.lanes.as_mut()) {
+                    *lanes -= 1;
+                }
+            }
+            None => self.sources.push(source),
+        }
+        self.appeared += 1;
+        self.fresh.push(lane);
+        Ok(())
+    }
+
     fn trace(&mut self, session: usize, entry: &StreamEntry) -> Result<usize, Error> {
         let is_it = |trace: &Trace| (trace.session, trace.id) == (session, entry.trace);
         if let Some(known) = self.traces.iter().rposition(is_it) {
             return Ok(known);
         }
-        if self.traces.len() >= MAX_STREAMS {
-            return Err(Error::TooManyStreams { limit: MAX_STREAMS });
-        }
-        self.traces.push(Trace {
+        let trace = Trace {
             session,
             id: entry.trace,
             path: PathBuf::from(&entry.path),
@@ -321,7 +365,20 @@ impl<S: Read + Write> Viewing<S> {
             metadata: MetadataStream::new(),
             class: None,
             is_broken: false,
-        });
+            lanes: None,
+        };
+        // In the place of one whose streams have all ended so long ago that their lanes are those of others.
+        let free = self.traces.iter().position(|trace| trace.lanes == Some(0));
+        if let Some((index, place)) =
+            free.and_then(|index| self.traces.get_mut(index).map(|place| (index, place)))
+        {
+            *place = trace;
+            return Ok(index);
+        }
+        if self.traces.len() >= MAX_STREAMS {
+            return Err(Error::TooManyStreams { limit: MAX_STREAMS });
+        }
+        self.traces.push(trace);
         Ok(self.traces.len() - 1)
     }
 
@@ -404,30 +461,38 @@ impl<S: Read + Write> Viewing<S> {
         let known = self.traces.get(trace).and_then(|trace| trace.known(entry.stream_class_id));
         let Some(class) = known else {
             let broken = self.traces.get(trace).is_some_and(|trace| trace.is_broken);
-            return Ok(self.wait(lane, entry, since, may_wait && !broken, "its metadata"));
+            let why = "its metadata did not come";
+            return Ok(self.wait(lane, entry, since, may_wait && !broken, why));
         };
         let end = self.nanos(trace, entry.stream_class_id, entry.timestamp_end);
         if let Some(end) = end.filter(|end| *end < self.begin) {
             self.merge.come_to(lane, end, now);
             return Ok(true);
         }
-        let announced = entry.packet_size_bits.div_ceil(8);
-        if announced > MAX_PACKET_BYTES {
-            self.find(
-                lane,
-                entry.offset_bytes,
-                Cause::TooLong { announced, limit: MAX_PACKET_BYTES },
-            );
+        // Its padding is not fetched.
+        let content = entry.content_size_bits.min(entry.packet_size_bits).div_ceil(8);
+        let limit = MAX_PACKET_BYTES.min(self.memory.limit_bytes());
+        if content > limit {
+            self.find(lane, entry.offset_bytes, Cause::TooLong { announced: content, limit });
             return Ok(true);
         }
+        let Some(room) = self.memory.set_aside(content) else {
+            // Counted once, however long it waits.
+            self.short += u64::from(since == now);
+            let limit = self.memory.limit_bytes() >> 20;
+            let why = format!("other packets take all of {limit} MiB");
+            return Ok(self.wait(lane, entry, since, may_wait, &why));
+        };
         match self.fetch(lane, trace, &entry, now)? {
             Fetched::Whole(bytes) => {
-                if let Err(error) = self.merge.take(lane, &class, Bytes::from(bytes), now) {
+                if let Err(error) = self.merge.take(lane, &class, room.hold(bytes), now) {
                     self.find(lane, entry.offset_bytes, Cause::Damaged(Box::new(error)));
                 }
                 Ok(true)
             }
-            Fetched::NotYet => Ok(self.wait(lane, entry, since, may_wait, "its bytes")),
+            Fetched::NotYet => {
+                Ok(self.wait(lane, entry, since, may_wait, "its bytes did not come"))
+            }
             Fetched::Gone => {
                 self.find(lane, entry.offset_bytes, gone("the relay has not kept it"));
                 Ok(true)
@@ -442,10 +507,10 @@ impl<S: Read + Write> Viewing<S> {
         entry: PacketEntry,
         since: Duration,
         may_wait: bool,
-        what: &'static str,
+        why: &str,
     ) -> bool {
         if !may_wait {
-            self.find(lane, entry.offset_bytes, gone(&format!("{what} did not come")));
+            self.find(lane, entry.offset_bytes, gone(why));
         } else if let Some(source) = self.sources.get_mut(lane) {
             source.waiting = Some((entry, since));
         }

@@ -258,6 +258,12 @@ fn follow(
     };
     let found = reading.finish(&printing).with_context(|| printing.unwritten())?;
     summary::tell_late(viewing.late());
+    if viewing.short_of_memory() > 0 {
+        let packets = viewing.short_of_memory();
+        complain(&format!(
+            "note: {packets} packets waited because others took all memory for them"
+        ));
+    }
     let unreadable = summary::tell(viewing.findings());
     ended.with_context(|| args.address.to_string())?;
     Ok(if unreadable || !found { Outcome::No } else { Outcome::Done })
@@ -265,7 +271,7 @@ fn follow(
 
 /// Prints what can be given.
 fn drain(viewing: &mut Viewing<Stream>, reading: &mut Reading) -> io::Result<()> {
-    for index in reading.printer.named()..viewing.streams() {
+    for index in viewing.take_new_streams() {
         let folder = viewing.folder_of(index).map(Path::to_string_lossy).unwrap_or_default();
         reading.printer.name_stream(index, &folder);
     }

@@ -110,10 +110,32 @@ pub struct TailState {
     pub late: u64,
     /// Places that could not be read.
     pub unreadable: u64,
-    /// The streams, in the order of their appearance.
+    /// What was lost of all streams, also of those that are not told or have ended.
+    pub lost: Lost,
+    /// The streams; one may have the place of one that has ended.
     pub streams: Vec<StreamState>,
     /// Streams beyond [`MAX_STREAMS_TOLD`].
     pub more_streams: u64,
+}
+
+/// What was lost, as of one stream in [`StreamState`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// Event records that the tracer had no room for.
+    pub events: u64,
+    /// Packets that are absent.
+    pub packets: u64,
+    /// Those of them that are known to be lost on the way.
+    pub packets_network: u64,
+}
+
+impl Lost {
+    /// Adds what was lost of a stream.
+    pub const fn add(&mut self, stream: &StreamState) {
+        self.events += stream.lost_events;
+        self.packets += stream.lost_packets;
+        self.packets_network += stream.lost_packets_network;
+    }
 }
 
 /// One stream of events.

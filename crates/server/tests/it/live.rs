@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use server::live::{
-    Begin, LiveSession, LiveSessions, LiveSource, MAX_TAILS, MAX_WAITING_EVENTS, Refusal,
+    Begin, LiveSession, LiveSessions, LiveSource, Lost, MAX_TAILS, MAX_WAITING_EVENTS, Refusal,
     StreamState, TailEvent, TailRequest, TailSender, TailState,
 };
 use server::{Published, Snapshot};
@@ -157,6 +157,8 @@ fn the_list_is_shown_and_a_chosen_session_is_followed_to_its_end() {
         at_ms: 2000,
         events: 500,
         matched: 500,
+        // Others have ended.
+        lost: Lost { events: 9, packets: 8, packets_network: 2 },
         streams: vec![stream],
         ..TailState::default()
     };
@@ -164,6 +166,8 @@ fn the_list_is_shown_and_a_chosen_session_is_followed_to_its_end() {
     let counts = "[...document.querySelectorAll('#stream-table [data-stream$=ch_0] [data-count]')].map((cell) => cell.dataset.count).join()";
     browser.wait(&page, "document.querySelector('#stream-table [data-stream$=ch_0]') !== null");
     assert_eq!(browser.eval(&page, counts), "500,7,3,2");
+    let all = "[...document.querySelectorAll('#stream-table [data-stream=\"\"] [data-count]')].map((cell) => cell.dataset.count).join()";
+    assert_eq!(browser.eval(&page, all), "500,9,6,2");
 
     tail.end("the session has ended");
     drop(tail);

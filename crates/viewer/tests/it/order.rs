@@ -1,7 +1,7 @@
 //! What is told when.
 
 use model::Timestamp;
-use viewer::{Options, Seek};
+use viewer::{Memory, Options, Seek};
 
 use crate::relay::{Next, Script, packets, view};
 
@@ -77,7 +77,7 @@ fn what_is_before_the_begin_is_left_out() {
     let a = packets(0, &[(&[at(1), at(2)], 0), (&[at(3), at(5)], 0), (&[at(6)], 0)]);
     let script = Script::new(vec![(1, a.into_iter().map(Next::Packet).collect())], &[]);
     let begin = Timestamp::from_nanos(4_000_000_000);
-    let options = Options { seek: Seek::Beginning, begin, grace: None };
+    let options = Options { seek: Seek::Beginning, begin, ..Options::default() };
     let told = view(script, options, 1000);
     assert_eq!(told.events, [(5_000_000_000, 0), (6_000_000_000, 0)]);
 }
@@ -88,7 +88,7 @@ fn a_relay_is_asked_to_begin_where_what_is_wanted_begins() {
         let script = Script::new(vec![(1, vec![packet(0, &[begin])])], &[]);
         let seeks = std::rc::Rc::clone(&script.seeks);
         let begin = Timestamp::from_nanos(i64::try_from(begin).unwrap());
-        let told = view(script, Options { seek, begin, grace: None }, 100);
+        let told = view(script, Options { seek, begin, ..Options::default() }, 100);
         assert_eq!((told.events.len(), told.findings), (1, 0), "{told:?}");
         seeks.take()
     };
@@ -96,4 +96,48 @@ fn a_relay_is_asked_to_begin_where_what_is_wanted_begins() {
     assert_eq!(at(90 * SECOND, Seek::Beginning), [Seek::Last, Seek::Since(80 * SECOND)]);
     assert_eq!(at(9 * SECOND, Seek::Beginning), [Seek::Last, Seek::Beginning]);
     assert_eq!(at(90 * SECOND, Seek::Last), [Seek::Last]);
+}
+
+#[test]
+fn packets_share_a_bound_of_memory_and_one_that_finds_none_is_said() {
+    let memory = |packets: u64| {
+        let len = packets_len();
+        Options { memory: Memory::new(packets * len + len / 2), ..Options::default() }
+    };
+    let streams = |ends: bool| {
+        let held = packet(0, &[5, SECOND]);
+        let other = packet(1, &[2, 9]);
+        let more = if ends { vec![] } else { vec![Next::NotYet(u32::MAX)] };
+        let a = std::iter::once(held).chain(more).collect();
+        Script::new(vec![(10, a), (11, vec![other])], &[])
+    };
+    let told = view(streams(true), memory(2), 20_000);
+    assert_eq!((told.events.len(), told.findings, told.short), (4, 0, 0), "{told:?}");
+    // The first is given when the other has been silent for two seconds, and what it took with it.
+    let told = view(streams(true), memory(1), 20_000);
+    assert_eq!((told.events.len(), told.findings, told.short), (4, 0, 1), "{told:?}");
+    assert_eq!(told.late, 2, "{told:?}");
+    let told = view(streams(true), memory(0), 20_000);
+    assert_eq!((told.events.len(), told.findings, told.short), (0, 2, 0), "{told:?}");
+}
+
+/// How long the content of a packet with two events is.
+fn packets_len() -> u64 {
+    let packet = packets(0, &[(&[1, 2], 0)]).remove(0);
+    packet.index_entry(0).content_length_bits.div_ceil(8)
+}
+
+#[test]
+fn a_session_may_have_any_number_of_streams_in_its_life() {
+    const STREAMS: u64 = 70_000;
+    let numbers: Vec<u64> = (1_000..=1_000 + STREAMS).collect();
+    let ended = numbers[..numbers.len() - 1].iter().map(|number| (*number, Vec::new()));
+    let last = (numbers[numbers.len() - 1], vec![packet(0, &[7])]);
+    // New ones are told of in lists of a thousand; each stream ends as soon as it is asked for a packet.
+    let script = Script::new(ended.chain([last]).collect(), &numbers).told_of_new(1000);
+    let told = view(script, Options::default(), 20_000);
+    assert!(told.error.is_none(), "{told:?}");
+    assert_eq!((told.streams, told.findings), (70_001, 0));
+    let [(7, index)] = told.events[..] else { panic!("{told:?}") };
+    assert!(index < 4000, "{index}");
 }

@@ -57,6 +57,8 @@ pub(crate) struct Script {
     streams: HashMap<u64, VecDeque<Next>>,
     listed: Vec<u64>,
     new: Vec<u64>,
+    /// How many new streams a list has at most.
+    told_at_once: usize,
     /// The packet that a stream named last, at byte 0.
     current: HashMap<u64, Vec<u8>>,
     received: Vec<u8>,
@@ -76,6 +78,7 @@ impl Script {
             streams: streams.into_iter().map(|(number, next)| (number, next.into())).collect(),
             listed,
             new: new.to_vec(),
+            told_at_once: usize::MAX,
             current: HashMap::new(),
             received: Vec::new(),
             answers: VecDeque::new(),
@@ -86,6 +89,10 @@ impl Script {
 
     pub(crate) fn with(self, mischief: Mischief) -> Self {
         Self { mischief, ..self }
+    }
+
+    pub(crate) fn told_of_new(self, at_once: usize) -> Self {
+        Self { told_at_once: at_once, ..self }
     }
 
     fn answer(&mut self, request: &Request, out: &mut Vec<u8>) {
@@ -113,7 +120,8 @@ impl Script {
             }
             Request::GetNewStreams(_) => {
                 let over = self.new.is_empty() && self.streams.values().all(VecDeque::is_empty);
-                match std::mem::take(&mut self.new) {
+                let told = self.new.len().min(self.told_at_once);
+                match self.new.drain(..told).collect::<Vec<u64>>() {
                     new if over && new.is_empty() => NewStreamsReply::HangUp.encode(out),
                     new => {
                         NewStreamsReply::Streams(new.len() as u32).encode(out);
@@ -280,6 +288,7 @@ pub(crate) struct Told {
     pub(crate) late: u64,
     pub(crate) findings: usize,
     pub(crate) streams: usize,
+    pub(crate) short: u64,
     pub(crate) error: Option<Error>,
 }
 
@@ -307,6 +316,7 @@ fn run(script: Script, options: Options, polls: u64, told: &mut Told) -> Result<
         told.late = viewing.late();
         told.findings = viewing.findings().kept().len();
         told.streams = viewing.streams();
+        told.short = viewing.short_of_memory();
         if progress? == Progress::Ended {
             return Ok(());
         }

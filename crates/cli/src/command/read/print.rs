@@ -111,11 +111,6 @@ impl Printer {
         self.streams = folders.map(|folder| Some((u64::MAX, StreamText::new(&folder)))).collect();
     }
 
-    /// How many streams have a name.
-    pub(crate) const fn named(&self) -> usize {
-        self.streams.len()
-    }
-
     /// Names the trace of a stream by a folder; before anything of the stream is printed.
     pub(crate) fn name_stream(&mut self, index: usize, folder: &str) {
         if self.streams.len() <= index {

@@ -14,7 +14,7 @@ use ctf::filter::Filter;
 use relay::NetworkLosses;
 use server::Snapshot;
 use server::live::{LiveSession, LiveSessions, LiveSource, Refusal, TailRequest, TailSender};
-use viewer::{Address, Relay, SessionEntry};
+use viewer::{Address, Memory, Relay, SessionEntry};
 
 use crate::command::live::format_name;
 use crate::command::read::today;
@@ -28,6 +28,8 @@ pub(super) struct Live {
     relay: Address,
     losses: NetworkLosses,
     listed: Arc<Mutex<Snapshot>>,
+    /// Packets of all pages together.
+    memory: Memory,
 }
 
 /// The thread that keeps the list of sessions.
@@ -58,7 +60,7 @@ impl Live {
             .name("live sessions".to_owned())
             .spawn(move || listing.run())
             .context("cannot start the list of live sessions")?;
-        Ok((Self { relay, losses, listed }, Lister { stop, thread }))
+        Ok((Self { relay, losses, listed, memory: Memory::default() }, Lister { stop, thread }))
     }
 }
 
@@ -93,10 +95,11 @@ impl LiveSource for Live {
         let filter = filter
             .transpose()
             .map_err(|error| Refusal::Condition { message: error.to_string() })?;
-        let (relay, losses) = (self.relay.clone(), self.losses.clone());
+        let (relay, losses, memory) =
+            (self.relay.clone(), self.losses.clone(), self.memory.clone());
         thread::Builder::new()
             .name("live tail".to_owned())
-            .spawn(move || tail::run(&relay, &losses, &request, filter, tail))
+            .spawn(move || tail::run(&relay, memory, &losses, &request, filter, tail))
             .map(drop)
             .map_err(|_none| Refusal::Threads)
     }

@@ -14,10 +14,10 @@ use ctf::format::{Output, StreamText};
 use model::Timestamp;
 use relay::NetworkLosses;
 use server::live::{
-    Begin, MAX_STREAMS_TOLD, StreamState, TailEvent, TailRequest, TailSender, TailState,
+    Begin, Lost, MAX_STREAMS_TOLD, StreamState, TailEvent, TailRequest, TailSender, TailState,
 };
 use tracedir::{Event, Item, LossKind};
-use viewer::{Address, Error, Options, Progress, Relay, Seek, SessionEntry, Viewing};
+use viewer::{Address, Error, Memory, Options, Progress, Relay, Seek, SessionEntry, Viewing};
 
 use crate::command::live::pause;
 use crate::command::read::select::Selection;
@@ -32,6 +32,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Follows until the session ends or the page leaves.
 pub(super) fn run(
     relay: &Address,
+    memory: Memory,
     losses: &NetworkLosses,
     request: &TailRequest,
     filter: Option<Filter>,
@@ -39,7 +40,8 @@ pub(super) fn run(
 ) {
     let page = Arc::new(page);
     let network = Network::new(|| losses.of(&request.host, &request.session), request.begin);
-    let why = match follow(relay, request, filter, network, &page) {
+    let options = Options { memory, ..options(request.begin) };
+    let why = match follow(relay, request, options, filter, network, &page) {
         Ok(why) => why.to_owned(),
         Err(error) => chain(&error),
     };
@@ -61,6 +63,7 @@ fn chain(error: &Error) -> String {
 fn follow(
     relay: &Address,
     request: &TailRequest,
+    options: Options,
     filter: Option<Filter>,
     network: Network<impl Fn() -> Losses>,
     page: &Arc<TailSender>,
@@ -74,8 +77,9 @@ fn follow(
     if sessions.is_empty() {
         return Ok("there is no such session, or not any more");
     }
-    let mut viewing = relay.view(&sessions, options(request.begin))?;
-    let mut tail = Tail::new(Selection::new(&request.names, filter, 0), network, page);
+    let limit = options.memory.limit_bytes();
+    let mut viewing = relay.view(&sessions, options)?;
+    let mut tail = Tail::new(Selection::new(&request.names, filter, 0), network, limit, page);
     let begin = Instant::now();
     loop {
         let polled = Instant::now();
@@ -127,27 +131,37 @@ struct Tail<'p, L> {
     network: Network<L>,
     lines: Lines,
     state: TailState,
+    /// What was lost of streams that ended and whose places others have.
+    ended: Lost,
+    limit_bytes: u64,
     /// The files of streams, by stream.
     files: Vec<String>,
     told: Option<Instant>,
 }
 
 impl<'p, L: Fn() -> Losses> Tail<'p, L> {
-    fn new(selection: Selection, network: Network<L>, page: &'p TailSender) -> Self {
-        let (state, files) = (TailState::default(), Vec::new());
-        Self { page, selection, network, lines: Lines::new(), state, files, told: None }
+    fn new(
+        selection: Selection,
+        network: Network<L>,
+        limit_bytes: u64,
+        page: &'p TailSender,
+    ) -> Self {
+        let (state, ended) = (TailState::default(), Lost::default());
+        let (files, lines, told) = (Vec::new(), Lines::new(), None);
+        Self { page, selection, network, lines, state, ended, limit_bytes, files, told }
     }
 
     /// Takes everything that can be given. What there is to give is bounded by the packets that were fetched; a page that
     /// leaves meanwhile, or waits for its counts, is not kept waiting for all of it.
     fn drain(&mut self, viewing: &mut Viewing<TcpStream>, begin: Instant) {
-        const LOOK_AFTER: u64 = 10_000;
+        const LOOK_EVERY: Duration = Duration::from_millis(50);
         self.meet(viewing);
-        let mut look = self.state.events + LOOK_AFTER;
+        // By time and not by events: a condition may take long over each.
+        let mut looked = Instant::now();
         while let Some(item) = viewing.next_item() {
             self.take(&item);
-            if self.state.events >= look {
-                look = self.state.events + LOOK_AFTER;
+            if looked.elapsed() >= LOOK_EVERY {
+                looked = Instant::now();
                 if self.page.is_left() {
                     return;
                 }
@@ -160,13 +174,27 @@ impl<'p, L: Fn() -> Losses> Tail<'p, L> {
     }
 
     /// Takes note of streams that have appeared.
-    fn meet(&mut self, viewing: &Viewing<TcpStream>) {
-        for index in self.files.len()..viewing.streams() {
+    fn meet(&mut self, viewing: &mut Viewing<TcpStream>) {
+        let new = viewing.take_new_streams();
+        if !new.is_empty() {
+            // Before any of them takes the place of one that ended.
+            self.network.look(&mut self.state.streams);
+        }
+        for index in new {
             let path = viewing.path_of(index).unwrap_or(Path::new(""));
             let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            self.files.push(file);
             let path = path.to_string_lossy().into_owned();
-            self.state.streams.push(StreamState { path, ..StreamState::default() });
+            let stream = StreamState { path, ..StreamState::default() };
+            if self.files.len() <= index {
+                self.files.resize(index + 1, String::new());
+                self.state.streams.resize(index + 1, StreamState::default());
+            }
+            let places = self.files.get_mut(index).zip(self.state.streams.get_mut(index));
+            if let Some((known_file, known)) = places {
+                *known_file = file;
+                self.ended.add(&std::mem::replace(known, stream));
+            }
+            self.lines.forget(index);
         }
     }
 
@@ -219,6 +247,12 @@ impl<'p, L: Fn() -> Losses> Tail<'p, L> {
         let findings = viewing.findings();
         self.state.unreadable = findings.kept().len() as u64 + findings.more();
         self.network.look(&mut self.state.streams);
+        self.state.lost = self.ended;
+        self.state.streams.iter().for_each(|stream| self.state.lost.add(stream));
+        if viewing.short_of_memory() > 0 {
+            let limit = self.limit_bytes >> 20;
+            self.page.note(&format!("packets waited: all live views together take {limit} MiB"));
+        }
         if self.state.streams.len() <= MAX_STREAMS_TOLD {
             return self.page.state(&self.state);
         }
@@ -279,6 +313,13 @@ impl Lines {
         };
         let writer = TextWriter::new(options, Box::new(|_| 0));
         Self { writer, out: Output::new(), streams: Vec::new() }
+    }
+
+    /// A stream begins that may have the index of one that ended.
+    fn forget(&mut self, index: usize) {
+        if let Some(stream) = self.streams.get_mut(index) {
+            *stream = None;
+        }
     }
 
     fn fields(&mut self, event: &Event<'_>) -> String {

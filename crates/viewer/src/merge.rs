@@ -193,12 +193,12 @@ impl Merge {
 
     /// No more packets of the lane will come.
     pub(crate) fn end(&mut self, id: LaneId) {
-        if let Some(lane) = self.lanes.get_mut(id) {
-            if std::mem::take(&mut lane.is_open) {
-                // Its memory; what it was about may still be asked for.
-                lane.reader = None;
-                self.ended.push_back(id);
-            }
+        if let Some(lane) = self.lanes.get_mut(id)
+            && std::mem::take(&mut lane.is_open)
+        {
+            // Its memory; what it was about may still be asked for.
+            lane.reader = None;
+            self.ended.push_back(id);
         }
     }
 

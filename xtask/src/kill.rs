@@ -158,7 +158,11 @@ impl Round<'_> {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
-        std::thread::park_timeout(Duration::from_millis(400));
+        // Who never came is not looked for: the relay dies at the earliest while the capture opens its session.
+        let is_known = || Ok::<_, anyhow::Error>(!self.sessions_of_capture()?.is_empty());
+        while !is_known()? && child.try_wait()?.is_none() {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
         if child.try_wait()?.is_some() {
             let mut why = String::new();
             child.stderr.take().context("no standard error")?.read_to_string(&mut why)?;
@@ -233,11 +237,16 @@ impl Round<'_> {
         Ok(folders)
     }
 
-    fn count_captured(&self) -> anyhow::Result<u64> {
+    fn sessions_of_capture(&self) -> anyhow::Result<Vec<PathBuf>> {
         let mut folders = self.sessions()?;
         folders.retain(|folder| {
             folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("captured"))
         });
+        Ok(folders)
+    }
+
+    fn count_captured(&self) -> anyhow::Result<u64> {
+        let folders = self.sessions_of_capture()?;
         ensure!(folders.len() == 1, "the capture has {} folders", folders.len());
         let output = Command::new(self.binary).args(["read", "--count"]).args(&folders).output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -4,7 +4,7 @@
 //! frame 0 | frame 1 | … | seek table      the zstd seekable format, version 0.1.0
 //! ```
 //! `zstd -d` reads such a file like any other. Each frame holds whole packets where they are not longer than
-//! [`MAX_FRAME_BYTES`], so any packet is read by decompressing the frames it lies in and nothing before them.
+//! 256 KiB, longer ones begin a frame, so any packet is read by decompressing the frames it lies in and nothing before them.
 //!
 //! Pure but for [`Source`], which has places to read from: a file, or memory in tests. Bounds: [`MAX_FRAME_BYTES`] of content
 //! in a frame, [`MAX_FRAMES`] frames; what declares more is refused before memory is taken for it. A reader holds the
@@ -31,7 +31,7 @@ pub const ENDING: &str = ".zst";
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
 /// Most frames of one file.
 pub const MAX_FRAMES: usize = 1 << 20;
-/// Small packets are put together in frames of this size.
+/// Small packets are put together in frames of this size, and longer ones are cut into them.
 pub(crate) const FRAME_BYTES: u64 = 256 << 10;
 
 /// What can be read at any place.

@@ -1,11 +1,12 @@
 //! Where frames end.
 
-use super::{FRAME_BYTES, MAX_FRAME_BYTES};
+use super::FRAME_BYTES;
 
 /// The ends of the frames that content of a length is put in, given where its packets end.
 ///
-/// Packets are put together up to [`FRAME_BYTES`]; one that is longer has a frame for itself, or several of
-/// [`MAX_FRAME_BYTES`] with what is left of it in front of the packets that follow. Where nothing is known of packets, frames are of [`FRAME_BYTES`].
+/// Packets are put together up to [`FRAME_BYTES`]; one that is longer has several frames of that length, with what is left of
+/// it in front of the packets that follow. So a search in the middle of a long packet decompresses no more than it reads. Where
+/// nothing is known of packets, frames are of [`FRAME_BYTES`].
 #[derive(Debug)]
 pub(crate) struct FrameEnds<I: Iterator<Item = u64>> {
     packets: std::iter::Peekable<I>,
@@ -32,13 +33,7 @@ impl<I: Iterator<Item = u64>> Iterator for FrameEnds<I> {
         while let Some(packet) = self.packets.next_if(|packet| *packet <= usual) {
             end = Some(packet).filter(|packet| *packet > self.at).max(end);
         }
-        let most = self.at + MAX_FRAME_BYTES as u64;
-        let end = match (end, self.packets.peek()) {
-            (Some(end), _) => end,
-            (None, Some(packet)) => (*packet).min(most),
-            (None, None) => usual,
-        };
-        self.at = end.min(self.len);
+        self.at = end.unwrap_or(usual).min(self.len);
         Some(self.at)
     }
 }
@@ -61,11 +56,12 @@ mod tests {
     }
 
     #[test]
-    fn a_large_packet_has_frames_for_itself() {
-        let packets = [10 * KIB, 810 * KIB, 820 * KIB, 3 * MIB, 3 * MIB + 1];
-        let expected =
-            [10 * KIB, 810 * KIB, 820 * KIB, 820 * KIB + MIB, 820 * KIB + 2 * MIB, 3 * MIB + 1];
-        assert_eq!(ends(&packets, 3 * MIB + 1), expected);
+    fn a_large_packet_has_several_frames_and_begins_one() {
+        let packets = [10 * KIB, 710 * KIB, 720 * KIB, 720 * KIB + MIB];
+        let large = [256, 512, 768].map(|rest| 720 * KIB + rest * KIB);
+        let expected = [[10, 266, 522, 720].map(|end| end * KIB).as_slice(), &large].concat();
+        let expected = [expected, vec![720 * KIB + MIB]].concat();
+        assert_eq!(ends(&packets, 720 * KIB + MIB), expected);
     }
 
     #[test]

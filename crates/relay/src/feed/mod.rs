@@ -19,6 +19,7 @@
 mod catalogue;
 mod chunks;
 mod classes;
+mod cursor;
 mod documents;
 mod entry;
 mod file;
@@ -26,6 +27,7 @@ mod history;
 mod hold;
 pub(crate) mod law;
 mod metadata;
+mod packet;
 mod past;
 mod reach;
 mod returnable;
@@ -34,6 +36,7 @@ mod segments;
 pub mod simulation;
 mod since;
 mod stream;
+mod untimed;
 mod viewing;
 mod writing;
 
@@ -49,17 +52,18 @@ pub(crate) use self::catalogue::Catalogue;
 pub(crate) use self::chunks::ChunkKey;
 use self::chunks::Chunks;
 use self::classes::Classes;
+pub(crate) use self::cursor::{Cursor, Next};
 pub(crate) use self::documents::Documents;
 use self::entry::{Content, Entry};
 pub(crate) use self::entry::{Extent, Listed};
 pub(crate) use self::file::TraceFile;
 pub(crate) use self::hold::Hold;
+pub(crate) use self::packet::{Packet, Page};
 use self::past::Past;
 pub(crate) use self::past::sealed_chunks;
 use self::reach::Reach;
 use self::returnable::Returnable;
 use self::stream::Stream;
-pub(crate) use self::stream::{Cursor, Next, Packet, Page};
 #[cfg(doc)]
 use crate::config::Limits;
 

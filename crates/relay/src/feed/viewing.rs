@@ -7,9 +7,11 @@ use std::time::Instant;
 use wire::live::{RelativePath, StreamHandle, ViewedTraceId};
 
 use super::chunks::ChunkKey;
+use super::cursor::{Cursor, Next};
 use super::entry::{Content, Entry, Extent, Listed};
 use super::file::TraceFile;
-use super::stream::{Cursor, Next, Packet, Page, Untimed};
+use super::packet::{Packet, Page};
+use super::untimed::Untimed;
 use super::{Feed, lock};
 
 /// What viewers ask.

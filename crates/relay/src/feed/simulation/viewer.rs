@@ -7,8 +7,9 @@ use std::time::Instant;
 use ctf::index::IndexEntry;
 use wire::live::StreamHandle;
 
+use super::super::cursor::ORIGIN;
 use super::super::law;
-use super::super::stream::{ORIGIN, Stored};
+use super::super::packet::Stored;
 use super::super::{Cursor, Extent, Next, Packet, Page, TraceFile};
 use super::{
     CLASS, METADATA, MOST_DELAY, Mutant, PERIOD, Random, Run, STEP, TRACE, World, disk, to_usize,

@@ -9,6 +9,8 @@ use super::file::TraceFile;
 pub(super) struct Metadata {
     shown: Option<(TraceFile, Documents)>,
     coming: Option<(TraceFile, Documents)>,
+    /// How many times others replaced all of them: who has some of an earlier edition cannot go on with this one.
+    edition: u64,
     is_closed: bool,
 }
 
@@ -16,7 +18,7 @@ impl Metadata {
     /// All there are, in a file of `len` bytes.
     pub(super) fn complete(file: TraceFile, len: u64) -> Self {
         let shown = Some((file, Documents::complete(len)));
-        Self { shown, coming: None, is_closed: true }
+        Self { shown, is_closed: true, ..Self::default() }
     }
 
     /// More may come again.
@@ -38,6 +40,11 @@ impl Metadata {
     pub(super) fn reset(&mut self, file: TraceFile) {
         self.shown = Some((file, Documents::default()));
         self.coming = None;
+        self.edition += 1;
+    }
+
+    pub(super) const fn edition(&self) -> u64 {
+        self.edition
     }
 
     /// More came.

@@ -123,10 +123,12 @@ impl State {
         self.streams.get_mut(handle)
     }
 
-    fn metadata_of(&self, trace: ViewedTraceId) -> Option<(StreamHandle, u64)> {
+    fn metadata_of(&self, trace: ViewedTraceId) -> Option<(StreamHandle, u64, u64)> {
         let handle = *self.metadata.get(&trace)?;
         match self.streams.get(&handle)? {
-            Entry { content: Content::Metadata(metadata), .. } => Some((handle, metadata.whole())),
+            Entry { content: Content::Metadata(metadata), .. } => {
+                Some((handle, metadata.whole(), metadata.edition()))
+            }
             Entry { .. } => None,
         }
     }

@@ -92,7 +92,7 @@ impl Feed {
         let entry = state.streams.get(&handle)?;
         let stream = entry.packets()?;
         // Nobody can read packets of a trace without metadata.
-        let has_metadata = state.metadata_of(entry.trace).is_some_and(|(_, len)| len > 0);
+        let has_metadata = state.metadata_of(entry.trace).is_some_and(|(_, len, _)| len > 0);
         if !has_metadata && !state.is_over {
             return Some(Next::NotYet);
         }
@@ -125,16 +125,19 @@ impl Feed {
         lock(&self.state).streams.get(&handle)?.open_file(packet.chunk, packet.file)
     }
 
-    /// The metadata file of a stream and how much of it may be shown.
-    pub(crate) fn metadata_file(&self, handle: StreamHandle) -> Option<(TraceFile, u64)> {
+    /// The metadata file of a stream, how much of it may be shown, and which edition they are.
+    pub(crate) fn metadata_file(&self, handle: StreamHandle) -> Option<(TraceFile, u64, u64)> {
         match lock(&self.state).streams.get(&handle) {
-            Some(Entry { content: Content::Metadata(metadata), .. }) => metadata.file(),
+            Some(Entry { content: Content::Metadata(metadata), .. }) => {
+                let (file, whole) = metadata.file()?;
+                Some((file, whole, metadata.edition()))
+            }
             _ => None,
         }
     }
 
-    /// The metadata stream of a trace and how much of it may be shown, in bytes.
-    pub(crate) fn metadata_of(&self, trace: ViewedTraceId) -> Option<(StreamHandle, u64)> {
+    /// The metadata stream of a trace, how much of it may be shown, in bytes, and which edition they are.
+    pub(crate) fn metadata_of(&self, trace: ViewedTraceId) -> Option<(StreamHandle, u64, u64)> {
         lock(&self.state).metadata_of(trace)
     }
 }

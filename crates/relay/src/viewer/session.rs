@@ -62,9 +62,23 @@ struct Viewed {
 }
 
 enum Place {
-    /// Bytes sent.
-    Metadata(u64),
+    Metadata(Sent),
     Packets(Box<Reading>),
+}
+
+/// Metadata that were sent: the beginning of an edition. When others replace them, the viewer keeps those it has; what follows
+/// them in a file of others would begin inside of a declaration.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sent {
+    edition: u64,
+    len: u64,
+}
+
+impl Sent {
+    /// Whether there are more than these.
+    const fn is_behind(&self, whole: u64, edition: u64) -> bool {
+        whole > self.len && (self.len == 0 || self.edition == edition)
+    }
 }
 
 /// What follows a reply.
@@ -275,7 +289,7 @@ impl Viewer {
             let (trace, handle) = (listed.trace, listed.handle);
             let cursor = place(&listed);
             let place = if listed.is_metadata {
-                Place::Metadata(0)
+                Place::Metadata(Sent::default())
             } else {
                 Place::Packets(Box::new(Reading::new(handle, cursor)))
             };
@@ -350,9 +364,9 @@ impl Viewer {
     fn has_new_metadata(&self, stream: ViewedStreamId) -> bool {
         let Some(viewed) = self.streams.get(&stream) else { return false };
         let Some(attached) = self.attached.get(&viewed.session) else { return false };
-        attached.feed.metadata_of(viewed.trace).is_some_and(|(handle, len)| {
+        attached.feed.metadata_of(viewed.trace).is_some_and(|(handle, len, edition)| {
             let metadata = self.streams.get(&ViewedStreamId::new(handle.get()));
-            matches!(metadata, Some(Viewed { place: Place::Metadata(sent), .. }) if *sent < len)
+            matches!(metadata, Some(Viewed { place: Place::Metadata(sent), .. }) if sent.is_behind(len, edition))
         })
     }
 
@@ -403,12 +417,13 @@ impl Viewer {
         };
         let found =
             self.attached.get(session).and_then(|attached| attached.feed.metadata_file(*handle));
-        let Some((file, whole)) = found.filter(|(_, whole)| whole > sent) else {
+        let more = found.filter(|(_, whole, edition)| sent.is_behind(*whole, *edition));
+        let Some((file, whole, edition)) = more else {
             MetadataReply::NoneNew.encode(reply);
             return Tail::Nothing;
         };
-        let (offset, len) = (*sent, (whole - *sent).min(MAX_METADATA_PIECE_LEN));
-        *sent += len;
+        let (offset, len) = (sent.len, (whole - sent.len).min(MAX_METADATA_PIECE_LEN));
+        *sent = Sent { edition, len: offset + len };
         MetadataReply::Bytes(len).encode(reply);
         Tail::Bytes { file, offset, len, packet: None }
     }

@@ -680,13 +680,19 @@ fn metadata_come_whole_and_before_what_they_describe() {
     setup.send(1..2);
     assert_eq!(viewer.next(stream).flags, Flags::NONE);
 
-    // Replaced by others: who has the old ones gets what is longer, who comes gets the others.
+    // Replaced by others: who has the old ones keeps them, who comes gets the others.
     let (handle, version) = (setup.metadata, 1);
     setup.producer.ok(&Order::ResetMetadata(ResetMetadata { handle, version }));
     assert_eq!(viewer.metadata(setup.metadata), b"");
     setup.send_metadata(METADATA);
     assert_eq!(viewer.metadata(setup.metadata), b"");
-    setup.attach(Seek::Last);
+    let mut other = setup.attach(Seek::Last);
+    setup.send_metadata(b"event { id = 1; }; event { id = 2; }; event { id = 3; };");
+    setup.send(2..3);
+    assert_eq!(viewer.next(stream).flags, Flags::NONE);
+    assert_eq!(viewer.metadata(setup.metadata), b"");
+    assert!(other.next(stream).flags.contains(Flags::NEW_METADATA));
+    assert!(other.metadata(setup.metadata).ends_with(b"{ id = 3; };"));
     setup.end();
 }
 

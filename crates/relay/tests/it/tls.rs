@@ -491,10 +491,14 @@ fn producers_that_are_idle_keep_nobody_out_of_the_encrypted_port() {
     let limits =
         Limits { first_message: Duration::from_secs(3600), half_open: 2, ..Limits::default() };
     let setup = Setup::with(limits, |_| {});
-    let idle: Vec<_> =
+    let mut idle: Vec<_> =
         (0..6).map(|number| setup.producer(PRODUCER, session(&format!("idle-{number}")))).collect();
     greet(setup.enter(&setup.keys.settings(VIEWER), Role::Viewer).unwrap());
     setup.producer(OTHER, session("one-more")).chunk(0);
+    // Nor were they sent away themselves.
+    for producer in &mut idle {
+        record(producer, &setup.relay, 1);
+    }
     drop(idle);
     setup.end();
 }

@@ -129,15 +129,15 @@ fn packets_len() -> u64 {
 
 #[test]
 fn a_session_may_have_any_number_of_streams_in_its_life() {
-    const STREAMS: u64 = 70_000;
+    const STREAMS: u64 = 5_000;
     let numbers: Vec<u64> = (1_000..=1_000 + STREAMS).collect();
     let ended = numbers[..numbers.len() - 1].iter().map(|number| (*number, Vec::new()));
     let last = (numbers[numbers.len() - 1], vec![packet(0, &[7])]);
-    // New ones are told of in lists of a thousand; each stream ends as soon as it is asked for a packet.
-    let script = Script::new(ended.chain([last]).collect(), &numbers).told_of_new(1000);
+    // New ones are told of in lists of a hundred; each stream ends as soon as it is asked for a packet.
+    let script = Script::new(ended.chain([last]).collect(), &numbers).told_of_new(100);
     let told = view(script, Options::default(), 20_000);
     assert!(told.error.is_none(), "{told:?}");
-    assert_eq!((told.streams, told.findings), (70_001, 0));
+    assert_eq!((told.streams, told.findings), (5_001, 0));
     let [(7, index)] = told.events[..] else { panic!("{told:?}") };
-    assert!(index < 4000, "{index}");
+    assert!(index < 1_300, "its place was that of another: {index}");
 }

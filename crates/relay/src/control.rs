@@ -174,7 +174,6 @@ impl Control {
         reply: &mut Vec<u8>,
     ) -> Result<()> {
         let minor = self.minor.unwrap_or(ProtocolMinor::OURS);
-        self.arrivals.read();
         let outcome = match speakable(command, minor)
             .and(Request::decode(command, minor, payload).map_err(Error::from))
         {
@@ -313,10 +312,6 @@ impl Control {
         let awaited = self
             .registry
             .act(shared, |recording, env| recording.index(env, id, index, Instant::now()))?;
-        if !index.is_beacon() {
-            let was_there = awaited == Awaited::Written;
-            self.arrivals.entry_came(index.packet_size_bits / 8, was_there);
-        }
         if awaited != Awaited::Written {
             self.packet_of(&index, id, shared).await?;
         }

@@ -1,5 +1,4 @@
-//! A data connection: reads from the socket what [`crate::intake`] takes, or lends the socket to its control connection
-//! ([`crate::arrivals`]).
+//! A data connection: reads from the socket what [`crate::intake`] takes.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,8 +9,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
 
-use crate::arrivals::{LOOK_AFTER, Reader};
-use crate::doors::{Lent, Socket, Who};
+use crate::doors::{Socket, Who};
 use crate::error::Result;
 use crate::intake::Intake;
 use crate::registry::Registry;
@@ -21,14 +19,6 @@ pub(crate) struct Data<S> {
     stream: S,
     intake: Intake,
     stop: watch::Receiver<bool>,
-}
-
-/// Why reading paused.
-enum Pause {
-    /// The end of the connection, or the relay stops.
-    End,
-    /// The control connection had better read.
-    Lend,
 }
 
 impl<S: Socket> Data<S> {
@@ -43,85 +33,49 @@ impl<S: Socket> Data<S> {
 
     /// Takes packets until the connection's end, or until `stop` says so.
     pub(crate) async fn serve(mut self) -> Result<()> {
-        loop {
-            match self.take().await {
-                Ok(Pause::End) => {
-                    let finished = self.intake.finish();
-                    self.stream.say_goodbye().await;
-                    return finished;
-                }
-                Ok(Pause::Lend) => match self.lend().await {
-                    Ok(data) => self = data,
-                    Err(error) => return Err(error),
-                },
-                Err(error) => {
-                    let cut = self.intake.give_up();
-                    self.stream.say_goodbye().await;
-                    return cut.and(Err(error));
-                }
-            }
-        }
+        let taken = self.take_all().await;
+        let ended = match taken {
+            Ok(()) => self.intake.finish(),
+            Err(error) => self.intake.give_up().and(Err(error)),
+        };
+        self.stream.say_goodbye().await;
+        ended
     }
 
-    async fn take(&mut self) -> Result<Pause> {
+    async fn take_all(&mut self) -> Result<()> {
         loop {
             let arrivals = self.intake.arrivals().map(Arc::clone);
             if let Some(arrivals) = &arrivals {
                 arrivals.wait();
             }
-            let wanted = async {
-                match &arrivals {
-                    Some(arrivals) if S::CAN_LEND => arrivals.wanted().await,
-                    _ => std::future::pending().await,
-                }
-            };
             let read = tokio::select! {
                 biased;
                 read = poll_fn(|cx| poll_read(&mut self.stream, &mut self.intake, cx)) => read?,
-                () = wanted => return Ok(Pause::Lend),
                 _ = self.stop.wait_for(|stop| *stop) => 0,
             };
             if let Some(arrivals) = &arrivals {
                 arrivals.came();
             }
             if read == 0 {
-                return Ok(Pause::End);
+                return Ok(());
             }
-            self.intake.take(read)?;
-            // A header that came alone has its packet behind it: the producer's kernel sends that when the header is read.
-            if self.intake.is_within()
-                && let Ok(read) = self.stream.read_now(self.intake.room())
-            {
-                self.intake.take(read)?;
-            }
+            self.intake.arrived(read);
+            // A header that came alone has its packet behind it, and a segment the last bytes of a packet: the producer's
+            // kernel sends what is less than a segment when all before it was read. So they are had at once, in one write.
+            while self.intake.missing() > 0 && self.read_now() > 0 {}
+            self.intake.take()?;
         }
     }
 
-    /// Lets the control connection read until it had better be read here. Whatever fails ends the connection.
-    async fn lend(self) -> Result<Self> {
-        let Self { stream, intake, mut stop } = self;
-        let Some(arrivals) = intake.arrivals().map(Arc::clone) else {
-            return Ok(Self { stream, intake, stop });
-        };
-        let socket = match stream.lend() {
-            Ok(Lent::Socket(socket)) => socket,
-            Ok(Lent::Not(stream)) => return Ok(Self { stream, intake, stop }),
-            Err(error) => return intake.give_up().and(Err(error.into())),
-        };
-        arrivals.lend(Reader { socket, intake });
-        loop {
-            let is_stopping = tokio::select! {
-                () = tokio::time::sleep(LOOK_AFTER) => false,
-                () = arrivals.unwanted() => true,
-                _ = stop.wait_for(|stop| *stop) => true,
-            };
-            if let Some(Reader { socket, intake }) = arrivals.look(is_stopping)? {
-                return match S::returned(socket) {
-                    Ok(stream) => Ok(Self { stream, intake, stop }),
-                    Err(error) => intake.give_up().and(Err(error.into())),
-                };
-            }
+    /// Reads what lies in the socket; whatever fails will be told by the next wait.
+    fn read_now(&mut self) -> usize {
+        let room = self.intake.room();
+        if room.is_empty() {
+            return 0;
         }
+        let read = self.stream.read_now(room).unwrap_or(0);
+        self.intake.arrived(read);
+        read
     }
 }
 

@@ -66,12 +66,20 @@ impl Intake {
         self.session.as_ref().map(|session| &session.arrivals)
     }
 
-    /// Whether a header or packet began and did not end.
-    pub(crate) const fn is_within(&self) -> bool {
-        self.packet.is_some() || self.start < self.end
+    /// How many bytes are missing of the first header or packet that is not whole; 0 when it cannot be told.
+    pub(crate) fn missing(&self) -> u64 {
+        let arrived = self.buffer.get(self.start..self.end).unwrap_or(&[]);
+        let wanted = match (&self.packet, arrived.first_chunk::<DATA_HEADER_LEN>()) {
+            (Some(packet), _) => u64::from(packet.header.data_len) - packet.written,
+            (None, Some(header)) => {
+                DATA_HEADER_LEN as u64 + u64::from(DataHeader::decode(header).data_len)
+            }
+            (None, None) => DATA_HEADER_LEN as u64,
+        };
+        wanted.saturating_sub(arrived.len() as u64)
     }
 
-    /// Where to read to; never empty.
+    /// Where to read to; empty only while all of the buffer waits for [`Intake::take`].
     pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -83,8 +91,12 @@ impl Intake {
     }
 
     /// So many bytes were read there.
-    pub(crate) fn take(&mut self, read: usize) -> Result<()> {
+    pub(crate) const fn arrived(&mut self, read: usize) {
         self.end += read;
+    }
+
+    /// Takes what arrived.
+    pub(crate) fn take(&mut self) -> Result<()> {
         while match self.packet.take() {
             Some(packet) => self.body(packet)?,
             None => self.header()?,

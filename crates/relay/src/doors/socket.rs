@@ -41,51 +41,20 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {
     /// The socket, for its options.
     fn tcp(&self) -> io::Result<&TcpStream>;
 
-    /// Whether it can be lent.
-    const CAN_LEND: bool;
-
     /// Reads what lies in the bare socket, without waiting for readiness to be told.
     fn read_now(&self, room: &mut [u8]) -> io::Result<usize>;
-
-    /// Gives the bare socket to somebody else who reads it, where there is nothing above it.
-    fn lend(self) -> io::Result<Lent<Self>>
-    where
-        Self: Sized;
-
-    /// A socket that was lent comes back.
-    fn returned(socket: std::net::TcpStream) -> io::Result<Self>
-    where
-        Self: Sized;
 
     /// Tells the peer that nothing more will come, where that is not said by closing.
     fn say_goodbye(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// What became of a socket that was to be lent.
-pub(crate) enum Lent<S> {
-    /// It does not block.
-    Socket(std::net::TcpStream),
-    /// It cannot be.
-    Not(S),
-}
-
 impl Socket for TcpStream {
-    const CAN_LEND: bool = true;
-
     fn tcp(&self) -> io::Result<&TcpStream> {
         Ok(self)
     }
 
     fn read_now(&self, room: &mut [u8]) -> io::Result<usize> {
         Ok(recv(self, room, RecvFlags::DONTWAIT)?.1)
-    }
-
-    fn lend(self) -> io::Result<Lent<Self>> {
-        self.into_std().map(Lent::Socket)
-    }
-
-    fn returned(socket: std::net::TcpStream) -> io::Result<Self> {
-        Self::from_std(socket)
     }
 
     async fn say_goodbye(&mut self) {}
@@ -96,18 +65,8 @@ impl Socket for Encrypted {
         self.socket()
     }
 
-    const CAN_LEND: bool = false;
-
     fn read_now(&self, _room: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::WouldBlock.into())
-    }
-
-    fn lend(self) -> io::Result<Lent<Self>> {
-        Ok(Lent::Not(self))
-    }
-
-    fn returned(_socket: std::net::TcpStream) -> io::Result<Self> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 
     async fn say_goodbye(&mut self) {

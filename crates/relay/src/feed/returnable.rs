@@ -44,7 +44,7 @@ impl Returnable {
 
     /// The one that came first, if there are more than `kept`; it cannot come back any more.
     pub(super) fn excess(&mut self, kept: usize) -> Option<StreamHandle> {
-        let oldest = self.by_age.first_key_value().filter(|_| self.by_age.len() > kept.max(1));
+        let oldest = self.by_age.first_key_value().filter(|_| self.by_age.len() > kept);
         let key = oldest.map(|(_, key)| key.clone())?;
         self.take(&key)
     }
@@ -70,5 +70,7 @@ mod tests {
         assert_eq!(streams.excess(2), Some(two));
         assert_eq!(streams.take(&key("x")), Some(three));
         assert_eq!((streams.by_key.len(), streams.by_age.len()), (1, 1));
+        assert_eq!(streams.excess(0), Some(four));
+        assert_eq!(streams.excess(0), None);
     }
 }

@@ -180,7 +180,7 @@ impl Feed {
         }
         let key = entry.key();
         let other = state.returnable.add(key, handle);
-        let excess = state.returnable.excess(self.returnable_kept);
+        let excess = state.returnable.excess(self.returnable_kept.max(1));
         for gone in other.into_iter().chain(excess) {
             state.end_stream(gone);
         }

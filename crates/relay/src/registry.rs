@@ -639,7 +639,8 @@ pub(crate) mod tests {
             let bytes = [header.encode().as_slice(), &[1]].concat();
             let mut intake = Intake::new(Arc::clone(&registry), from(host));
             intake.room()[..bytes.len()].copy_from_slice(&bytes);
-            intake.take(bytes.len())
+            intake.arrived(bytes.len());
+            intake.take()
         };
         for host in ["192.0.2.2", "127.0.0.1", "::ffff:192.0.2.2"] {
             assert!(matches!(bring(host, 0), Err(Error::UnknownStream { .. })), "{host}");

@@ -1,8 +1,5 @@
 //! What can go wrong.
 
-use std::io;
-use std::path::PathBuf;
-
 use model::Timestamp;
 
 /// Why summaries do not merge or a summary file cannot be read.
@@ -68,36 +65,4 @@ pub enum Error {
     /// The body is not what a summary is made of.
     #[error("summary body cannot be decoded")]
     Body(#[source] postcard::Error),
-    /// The recordings come from several hosts; one analysis is about one.
-    #[error("the recordings come from several hosts: {}", hosts.join(", "))]
-    SeveralHosts {
-        /// Their names.
-        hosts: Vec<String>,
-    },
-    /// No stream has a packet with a time.
-    #[error("nothing in the recording has a time")]
-    NoTime,
-    /// A folder that is not named as a rotation chunk.
-    #[error("{} is not named as a rotation chunk", path.display())]
-    NotAChunk {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// Summaries cannot be stored or read.
-    #[error("cannot use {}", path.display())]
-    Store {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// Reading a recording failed.
-    #[error("cannot read the recording")]
-    Recording(#[source] Box<tracedir::Error>),
-}
-
-impl From<tracedir::Error> for Error {
-    fn from(error: tracedir::Error) -> Self {
-        Self::Recording(Box::new(error))
-    }
 }

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
-use stitch::{Analysis, Options, SpanRules, Summary, Windows, analyse, render};
+use mapper::{Analysis, Options, SpanRules, Windows, analyse};
+use report::text;
+use stitch::Summary;
 
 use crate::outcome::{Outcome, complain};
 
@@ -100,7 +102,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
             let analysis = args.input.analyse(SpanRules::default())?;
             let answer = stitch::syscalls(&analysis.summary);
             print(&match args.format {
-                Format::Table => render::syscalls(&answer),
+                Format::Table => text::syscalls(&answer),
                 Format::Json => serde_json::to_string(&answer)? + "\n",
             })?;
             Ok(tell(&analysis))
@@ -111,7 +113,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
 fn phases(summary: &Summary, format: PageFormat) -> anyhow::Result<String> {
     let answer = stitch::phases(summary);
     Ok(match format {
-        PageFormat::Table => render::phases(&answer),
+        PageFormat::Table => text::phases(&answer),
         PageFormat::Json => serde_json::to_string(&answer)? + "\n",
         PageFormat::Html => server::page::standalone(&serde_json::to_string(&answer)?),
     })

@@ -5,7 +5,8 @@ use stitch::answer::{Phases, Syscalls};
 use stitch::fact::{CallArgs, Effect, Fact, FactKind, LeftAs, Span};
 use stitch::{Kind, Summary};
 
-use crate::laws::{answers, map, reduce, same};
+use crate::compare::{answers, same, sums_hold};
+use crate::laws::{map, reduce};
 
 type Kinds = FactKind<&'static str>;
 
@@ -182,7 +183,7 @@ fn a_request_is_split_by_what_its_thread_did_and_who_had_the_cpu() {
     let had: Vec<(i32, u64)> = decode.waited_for.iter().map(|row| (row.tid, row.ns)).collect();
     assert_eq!(had, [(10, 10), (11, 10)]);
     assert_eq!((&*decode.syscalls[0].name, decode.syscalls[0].ns), ("futex", 50));
-    crate::witness::sums_hold(&answer);
+    sums_hold(&answer);
 }
 
 #[test]
@@ -193,7 +194,7 @@ fn phases_without_an_end_close_with_their_request() {
         answer.phases.iter().map(|phase| (&*phase.name, phase.split.wall_ns)).collect();
     assert_eq!(names, [("(between)", 20), ("decode", 10), ("decode/scale", 10), ("send", 10)]);
     assert_eq!((answer.loss.abandoned_phases, answer.loss.unmatched_span_ends), (2, 1));
-    crate::witness::sums_hold(&answer);
+    sums_hold(&answer);
 }
 
 #[test]
@@ -216,5 +217,5 @@ fn phases_nested_deeper_than_the_limit_are_abandoned_from_the_outside_and_time_s
     ));
     assert_eq!(answer.requests.complete, 1);
     assert_eq!(answer.loss.abandoned_phases, 24);
-    crate::witness::sums_hold(&answer);
+    sums_hold(&answer);
 }

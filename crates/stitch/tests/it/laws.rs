@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use stitch::fact::Fact;
 use stitch::{Cover, Error, Summary, Window};
 
+use crate::compare::{answers, same};
 use crate::kernel_like::{Step, facts};
 
 fn cover(begin: Timestamp, end: Timestamp) -> Cover {
@@ -17,13 +18,6 @@ pub(crate) fn map(facts: &[Fact<&str>], begin: Timestamp, end: Timestamp) -> Sum
         window.add(fact);
     }
     window.finish()
-}
-
-pub(crate) fn answers(summary: &Summary) -> (String, String) {
-    (
-        serde_json::to_string_pretty(&stitch::phases(summary)).unwrap(),
-        serde_json::to_string_pretty(&stitch::syscalls(summary)).unwrap(),
-    )
 }
 
 /// Merges neighbours in the order that `choices` says, until one is left.
@@ -62,19 +56,8 @@ fn check(all: &[Fact<&str>], cuts: Vec<Timestamp>, end: Timestamp, choices: &[u1
     same(&whole.1, &stitched.1);
 }
 
-/// Compares answers; a failure shows the first line that differs, not both texts.
-pub(crate) fn same(whole: &str, stitched: &str) {
-    let lines = whole.lines().zip(stitched.lines()).enumerate();
-    let differs = lines.clone().find(|(_, (one, other))| one != other);
-    let before = differs.map(|(at, _)| whole.lines().take(at).skip(at.saturating_sub(30)));
-    assert!(
-        whole == stitched,
-        "{differs:?} after\n{}",
-        before.map(|lines| lines.collect::<Vec<_>>().join("\n")).unwrap_or_default(),
-    );
-}
-
 /// How many sequences a property is tried on; `STITCH_CASES` asks for a longer search.
+#[expect(clippy::disallowed_methods, reason = "how long a test searches is its caller's choice")]
 pub(crate) fn cases() -> u32 {
     std::env::var("STITCH_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(300)
 }

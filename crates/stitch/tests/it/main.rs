@@ -1,13 +1,13 @@
-//! Tests of the analysis against itself under random cuts, against a naive interpreter, and on real recordings.
+//! Tests of the analysis against itself under random cuts, and against a naive interpreter.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a helper that fails is a failure of the test that calls it"
 )]
 
-mod arriving;
+mod compare;
 mod edges;
+mod file;
 mod kernel_like;
 mod laws;
-mod recorded;
 mod witness;

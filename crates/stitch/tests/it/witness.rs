@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use model::{CpuId, Tid, Timestamp};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use stitch::answer::{Phases, Split, Syscalls};
+use stitch::answer::{Split, Syscalls};
 use stitch::fact::{Fact, FactKind, LeftAs, Missing};
 
+use crate::compare::sums_hold;
 use crate::kernel_like::facts;
 use crate::laws::{cases, map, steps};
 
@@ -98,31 +99,6 @@ fn split(all: &[Fact<&str>], tid: Tid, begin: Timestamp, end: Timestamp) -> (u64
         (doing, since) = (now, fact.at);
     }
     (running, waiting, blocked)
-}
-
-fn parts(split: &Split) -> u64 {
-    let blocked = split.blocked_ns;
-    let asleep = blocked.disk + blocked.network + blocked.lock + blocked.timer + blocked.other;
-    split.running_ns + split.waiting_ns + split.unknown_ns + asleep
-}
-
-pub(crate) fn sums_hold(answer: &Phases) {
-    for request in &answer.request_list {
-        assert_eq!(parts(&request.split), request.split.wall_ns, "{request:?}");
-        let phases: u64 = request.phases.iter().map(|phase| phase.split.wall_ns).sum();
-        assert_eq!(phases, request.split.wall_ns, "{request:?}");
-        for phase in &request.phases {
-            assert_eq!(parts(&phase.split), phase.split.wall_ns);
-        }
-    }
-    let phases: u64 = answer.phases.iter().map(|phase| phase.split.wall_ns).sum();
-    assert_eq!(phases, answer.requests.wall_ns);
-    let listed: u64 = answer.request_list.iter().map(|request| request.split.wall_ns).sum();
-    assert_eq!(listed, answer.requests.wall_ns);
-    for phase in &answer.phases {
-        let blamed: u64 = phase.waited_for.iter().map(|row| row.ns).sum();
-        assert!(blamed <= phase.split.waiting_ns, "{phase:?}");
-    }
 }
 
 proptest! {

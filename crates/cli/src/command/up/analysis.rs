@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, anyhow};
+use mapper::{SpanRules, Stitcher};
 use relay::{Event, Interrupted, RecordingName, Recovered, Release, Sealed};
 use server::Published;
-use stitch::{SpanRules, Stitcher, Summary};
+use stitch::Summary;
 use tokio::sync::mpsc;
 
 use super::addresses::Addresses;

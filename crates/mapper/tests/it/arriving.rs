@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stitch::{Error, Options, SpanRules, Stitcher, Summary, Windows, analyse};
+use mapper::{Options, SpanRules, Stitcher, Windows, analyse};
+use stitch::Summary;
 
-use crate::laws::{answers, same};
+use crate::compare::{answers, same, sums_hold};
 
 /// The session of the recorded pair, and its chunks in order.
 fn session() -> Option<(PathBuf, Vec<PathBuf>)> {
@@ -122,30 +123,7 @@ fn a_missing_chunk_is_a_gap_that_nothing_is_stitched_across() {
     assert!(cut.requests.complete < full.requests.complete);
     assert!(cut.requests.partial > full.requests.partial);
     assert_eq!((full.begin_ns, full.end_ns), (cut.begin_ns, cut.end_ns));
-    crate::witness::sums_hold(&cut);
-}
-
-#[test]
-fn a_summary_file_reads_back_and_any_flipped_bit_is_found() {
-    let mut bytes = example().to_bytes().unwrap();
-    assert_eq!(Summary::from_bytes(&bytes).unwrap(), example());
-    for at in 0..bytes.len() {
-        bytes[at] ^= 0x10;
-        let error = Summary::from_bytes(&bytes).unwrap_err();
-        let expected = match at {
-            0..8 => matches!(error, Error::Magic { .. }),
-            8..12 => matches!(error, Error::Version { .. }),
-            12..20 => matches!(error, Error::Length { .. }),
-            _ => matches!(error, Error::Checksum { .. }),
-        };
-        assert!(expected, "byte {at}: {error}");
-        bytes[at] ^= 0x10;
-    }
-    for length in 0..bytes.len() {
-        let cut = bytes.get(..length).unwrap();
-        let error = Summary::from_bytes(cut).unwrap_err();
-        assert!(matches!(error, Error::Magic { .. } | Error::Length { .. }), "{length}: {error}");
-    }
+    sums_hold(&cut);
 }
 
 #[test]
@@ -171,11 +149,4 @@ fn a_damaged_summary_file_is_named_and_mapped_again() {
     again.session_closed(&session);
     again.advance().unwrap();
     same_answers(again.summary(), &whole(&session));
-}
-
-fn example() -> Summary {
-    let steps: Vec<(u8, u8, u8)> =
-        (0..200_u8).map(|n| (n.wrapping_mul(37) % 248, n.wrapping_mul(91), n)).collect();
-    let (all, end) = crate::kernel_like::facts(&steps);
-    crate::laws::map(&all, model::Timestamp::from_nanos(0), end)
 }

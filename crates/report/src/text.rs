@@ -1,8 +1,7 @@
 //! Answers as tables for a terminal.
 
 use model::Nanos;
-
-use crate::answer::{Loss, Phases, Split, Syscall, Syscalls};
+use stitch::answer::{Loss, Phases, Split, Syscall, Syscalls};
 
 /// How many rows of a list a table shows; a line below says how many there are more.
 const SHOWN: usize = 20;
@@ -137,7 +136,7 @@ fn split_row(name: String, count: String, split: &Split) -> Vec<String> {
     [name, count].into_iter().chain(times.map(time)).collect()
 }
 
-fn phase_details(phase: &crate::answer::Phase, out: &mut String) {
+fn phase_details(phase: &stitch::answer::Phase, out: &mut String) {
     if phase.syscalls.is_empty() && phase.waited_for.is_empty() {
         return;
     }
@@ -228,7 +227,7 @@ mod tests {
 
     #[test]
     fn an_answer_about_nothing_says_so() {
-        let out = phases(&crate::phases(&crate::Summary::identity()));
+        let out = phases(&stitch::phases(&stitch::Summary::identity()));
         assert!(out.starts_with("0 requests complete, 0 in part; wall time -\n"), "{out}");
         assert!(!out.contains("not in these figures"), "{out}");
     }

@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 
 use model::{Pid, Timestamp};
+use stitch::fact::{Fact, FactKind, Missing};
+use stitch::{Cover, Summary, Window};
 use tracedir::{Item, Merged};
 
 use super::source::Group;
 use crate::adapter::Adapter;
-use crate::fact::{Fact, FactKind, Missing};
-use crate::summary::{Cover, Summary};
-use crate::window::Window;
 
 /// How many items a group is read ahead.
 const BATCH: usize = 512;

@@ -18,11 +18,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use model::Timestamp;
+use stitch::{Cover, Summary};
 use tracedir::{ClassCache, UnsealedChunk};
 
 use crate::Error;
 use crate::adapter::SpanRules;
-use crate::summary::{Cover, Summary};
 pub(crate) use chunks::{Times, holes, times_of};
 pub(crate) use source::{Origins, Source};
 

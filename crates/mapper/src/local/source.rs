@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use ctf::{TraceClass, Uuid};
 use model::{TimeRange, Timestamp};
+use stitch::Cover;
+use stitch::fact::{FactKind, Missing};
 use tracedir::{ClassCache, LogicalTrace, Recording, StreamCover, StreamKey};
 
 use super::Folders;
@@ -13,8 +15,6 @@ use crate::Error;
 use crate::adapter::{
     Adapter, Identities, OnCpu, SpanRules, has_switches, is_kernel, needs_identities,
 };
-use crate::fact::FactKind;
-use crate::summary::Cover;
 
 /// How far traces lie behind the common clock, by folder.
 pub(super) type Shifts = BTreeMap<PathBuf, i64>;
@@ -159,7 +159,7 @@ impl Source {
                 FactKind::DumpThread { tid, pid: Some(pid), .. } => {
                     learnt.thread(tid, fact.at, pid);
                 }
-                FactKind::Lost { what: crate::fact::Missing::Kernel(cpu), .. } => learnt.lost(cpu),
+                FactKind::Lost { what: Missing::Kernel(cpu), .. } => learnt.lost(cpu),
                 _ => {}
             }
         });

@@ -10,12 +10,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use model::Timestamp;
+use stitch::{Cover, Summary};
 use tracedir::{ChunkName, ClassCache};
 
 use crate::Error;
 use crate::adapter::SpanRules;
 use crate::local::{Origins, Source, Times, holes, times_of};
-use crate::summary::{Cover, Summary};
 
 /// File name ending of summaries.
 const ENDING: &str = "summary";
@@ -80,7 +80,7 @@ impl Stitcher {
         let mut merged = Summary::identity();
         let mut unusable = Vec::new();
         for path in paths {
-            match load(&path).and_then(|summary| merged.clone().merge(summary)) {
+            match load(&path).and_then(|summary| Ok(merged.clone().merge(summary)?)) {
                 Ok(longer) => merged = longer,
                 Err(error) => {
                     unusable.push(format!("{}: {error}", path.display()));
@@ -234,7 +234,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn load(path: &Path) -> Result<Summary, Error> {
     let bytes = fs::read(path).map_err(|source| Error::Store { path: path.to_owned(), source })?;
-    Summary::from_bytes(&bytes)
+    Ok(Summary::from_bytes(&bytes)?)
 }
 
 impl Session {

@@ -5,14 +5,14 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use mapper::{Analysis, Options, Windows, analyse};
 use model::{TimeRange, Timestamp};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use stitch::{Analysis, Options, Windows, analyse};
 use tracedir::{Item, Recording};
 
-use crate::laws::{answers, same};
+use crate::compare::{answers, same, sums_hold};
 
 /// The folder of a recording, or a note that it is absent.
 fn recorded(name: &str) -> Option<PathBuf> {
@@ -122,7 +122,7 @@ fn requests_over_rotation_chunks_and_a_kernel_trace_add_up_for_every_cut() {
     same(&expected.1, &found.1);
     let answer = stitch::phases(&chunks.summary);
     assert!(answer.requests.complete > 1_000, "{:?}", answer.requests);
-    crate::witness::sums_hold(&answer);
+    sums_hold(&answer);
     let names: Vec<&str> = answer.phases.iter().map(|phase| &*phase.name).collect();
     for phase in ["open", "seek", "decode", "encode", "send", "(between)"] {
         assert!(names.contains(&phase), "{names:?}");
@@ -158,7 +158,7 @@ fn traces_of_one_clock_are_read_by_one_distance_from_the_epoch() {
     same(&expected.1, &found.1);
     let apart = stitch::phases(&with(Windows::Whole, &[pair]).summary);
     let together = stitch::phases(&whole.summary);
-    crate::witness::sums_hold(&together);
+    sums_hold(&together);
     // LTTng's distance is 2,714 ns larger than perf's, so its requests move by that.
     let begins = |answer: &stitch::answer::Phases| {
         let mut begins: Vec<i64> = answer.request_list.iter().map(|r| r.begin_ns).collect();

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use ctf::{EventRecord, EventRecordClass, FieldHandle, Value};
 use model::Fd;
+use stitch::Kind;
+use stitch::fact::{CallArgs, Effect, Fact, FactKind};
 
 use super::{Context, number, text};
-use crate::fact::{CallArgs, Effect, Fact, FactKind};
-use crate::ident::Kind;
 
 /// The event record class of a call's begin or end.
 #[derive(Debug)]

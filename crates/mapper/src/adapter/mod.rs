@@ -13,10 +13,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use ctf::{EventRecord, FieldHandle, TraceClass, Value};
 use model::{CpuId, Fd, Pid, Tid, TimeRange, Timestamp};
+use stitch::Kind;
+use stitch::fact::{Fact, FactKind, LeftAs, Missing, Span};
 use tracedir::{Loss, LossKind};
-
-use crate::fact::{Fact, FactKind, LeftAs, Missing, Span};
-use crate::ident::Kind;
 
 pub(crate) use identity::{Identities, OnCpu};
 use mapping::{Mapping, What};

@@ -1,0 +1,48 @@
+//! Answers compared byte for byte, and what must hold inside each. Shared with the tests of crate `mapper`.
+
+use stitch::Summary;
+use stitch::answer::{Phases, Split};
+
+pub(crate) fn answers(summary: &Summary) -> (String, String) {
+    (
+        serde_json::to_string_pretty(&stitch::phases(summary)).unwrap(),
+        serde_json::to_string_pretty(&stitch::syscalls(summary)).unwrap(),
+    )
+}
+
+/// Compares answers; a failure shows the first line that differs, not both texts.
+pub(crate) fn same(whole: &str, stitched: &str) {
+    let lines = whole.lines().zip(stitched.lines()).enumerate();
+    let differs = lines.clone().find(|(_, (one, other))| one != other);
+    let before = differs.map(|(at, _)| whole.lines().take(at).skip(at.saturating_sub(30)));
+    assert!(
+        whole == stitched,
+        "{differs:?} after\n{}",
+        before.map(|lines| lines.collect::<Vec<_>>().join("\n")).unwrap_or_default(),
+    );
+}
+
+fn parts(split: &Split) -> u64 {
+    let blocked = split.blocked_ns;
+    let asleep = blocked.disk + blocked.network + blocked.lock + blocked.timer + blocked.other;
+    split.running_ns + split.waiting_ns + split.unknown_ns + asleep
+}
+
+pub(crate) fn sums_hold(answer: &Phases) {
+    for request in &answer.request_list {
+        assert_eq!(parts(&request.split), request.split.wall_ns, "{request:?}");
+        let phases: u64 = request.phases.iter().map(|phase| phase.split.wall_ns).sum();
+        assert_eq!(phases, request.split.wall_ns, "{request:?}");
+        for phase in &request.phases {
+            assert_eq!(parts(&phase.split), phase.split.wall_ns);
+        }
+    }
+    let phases: u64 = answer.phases.iter().map(|phase| phase.split.wall_ns).sum();
+    assert_eq!(phases, answer.requests.wall_ns);
+    let listed: u64 = answer.request_list.iter().map(|request| request.split.wall_ns).sum();
+    assert_eq!(listed, answer.requests.wall_ns);
+    for phase in &answer.phases {
+        let blamed: u64 = phase.waited_for.iter().map(|row| row.ns).sum();
+        assert!(blamed <= phase.split.waiting_ns, "{phase:?}");
+    }
+}

@@ -11,13 +11,13 @@
 //! A chunk is closed by its producer but lives until its last stream has left it; only then is it moved, deleted
 //! or, made durable where it stands, sealed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use wire::live::{ChunkId, CloseAction, CloseTraceChunk, RelativePath, UnixSeconds};
 
 use crate::error::Result;
 use crate::journal;
-use crate::losses::ChunkLosses;
+use crate::losses::{ChunkLosses, Loss};
 use crate::names::Names;
 
 /// A chunk that is being written, or closed and not yet sealed.
@@ -35,10 +35,14 @@ pub(crate) struct Chunk {
     /// Lines that note streams in the journal; those that failed to enter count too.
     pub(crate) noted: usize,
     pub(crate) losses: ChunkLosses,
+    /// Those with a place that are not in the journal yet.
+    pub(crate) losses_to_note: VecDeque<(RelativePath, Loss)>,
     pub(crate) closing: Option<Closing>,
     /// Its last move is under way.
     pub(crate) is_sealing: bool,
     pub(crate) journal: Option<journal::Number>,
+    /// Where it is put to be deleted, once that has begun.
+    pub(crate) trash: Option<RelativePath>,
 }
 
 /// How a chunk ends.
@@ -70,9 +74,11 @@ impl Chunk {
             members: BTreeSet::new(),
             noted: 0,
             losses: ChunkLosses::default(),
+            losses_to_note: VecDeque::new(),
             closing: None,
             is_sealing: false,
             journal: None,
+            trash: None,
         }
     }
 

@@ -109,6 +109,8 @@ pub struct Limits {
     /// How long the acknowledgement of an index entry waits for its packet while nothing comes on the data connection. A
     /// producer that can resume is never acknowledged without it: after 20 times as long its connection is closed.
     pub ack_patience: Duration,
+    /// How long a connection waits for room on a full disk, unread, before what it brought is refused.
+    pub room_patience: Duration,
     /// Losses noted with their place in one chunk; further ones are counted.
     pub losses_per_chunk: usize,
     /// Viewers at a time.
@@ -160,6 +162,7 @@ impl Default for Limits {
             unpaired_per_stream: 4096,
             pair_timeout: Duration::from_secs(120),
             ack_patience: Duration::from_millis(500),
+            room_patience: Duration::from_secs(600),
             losses_per_chunk: 10_000,
             viewers: 2048,
             viewer_idle: Duration::from_secs(60),

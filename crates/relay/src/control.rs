@@ -16,15 +16,17 @@ use wire::live::{
     AddStreamReply, COMMAND_HEADER_LEN, ChunkExistsReply, ChunkId, CloseTraceChunkReply, Command,
     CommandHeader, ConfigurationReply, CreateSession, CreateSessionReply, ErrorKind,
     GetConfiguration, PacketIndex, ProtocolMinor, RelaySessionId, Request, ReturnCode, ReturnReply,
-    StreamPositionsReply, Version, refuse,
+    RotateStreams, SendMetadata, StreamPositionsReply, Version, refuse,
 };
 
 use crate::arrivals::Arrivals;
 use crate::doors::{Socket, Who};
+use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::recording::Recording;
 use crate::recording::packets::Awaited;
 use crate::registry::{Registry, Shared};
+use crate::room;
 
 /// Bytes the buffer begins with and goes back to after a large request. Larger requests need room in
 /// [`Limits::request_bytes`], and come after the session was made.
@@ -34,6 +36,9 @@ const BUFFER: usize = 64 * 1024;
 /// How long `TRACE_CHUNK_EXISTS` waits for a chunk that is on its last move, so that the producer need not ask
 /// again half a second later.
 const EXISTS_PATIENCE: Duration = Duration::from_millis(25);
+
+/// Bytes of metadata that are written at a time.
+const METADATA_PIECE: usize = 1 << 20;
 
 /// After so many times [`Limits::ack_patience`] in which its data connection brought nothing, a packet of a producer that
 /// can resume is taken for lost.
@@ -179,7 +184,9 @@ impl Control {
         {
             Ok(Request::TraceChunkExists(request)) => self.chunk_exists(request.chunk, reply).await,
             Ok(Request::SendIndex(index)) => self.index(index, reply).await,
-            Ok(request) => self.act(request, reply),
+            Ok(Request::SendMetadata(request)) => self.metadata(request).await,
+            Ok(Request::RotateStreams(request)) => self.rotate(&request, reply).await,
+            Ok(request) => self.act_with_room(request, reply).await,
             Err(error) => Err(error),
         };
         let Err(error) = outcome else { return Ok(()) };
@@ -200,6 +207,66 @@ impl Control {
             return Err(error);
         }
         tracing::warn!(%command, error = &error as &dyn std::error::Error, "request refused");
+        Ok(())
+    }
+
+    /// Does what a request asks; while the disk has no room for it, again and again. What failed so has changed nothing.
+    async fn act_with_room(&mut self, request: Request<'_>, reply: &mut Vec<u8>) -> Result<()> {
+        let mut room = room::Place::default();
+        while let Err(error) = self.act(request.clone(), reply) {
+            room.failed(&self.registry.env, error)?;
+            reply.clear();
+            tokio::time::sleep(room::AGAIN).await;
+        }
+        Ok(())
+    }
+
+    /// Does something to the recording session; while the disk has no room for it, again and again.
+    async fn with_room<T>(
+        &self,
+        shared: &Arc<Shared>,
+        mut action: impl FnMut(&mut Recording, &Env) -> Result<T>,
+    ) -> Result<T> {
+        let mut room = room::Place::default();
+        loop {
+            match self.registry.act(shared, &mut action) {
+                Ok(value) => return Ok(value),
+                Err(error) => room.failed(&self.registry.env, error)?,
+            }
+            tokio::time::sleep(room::AGAIN).await;
+        }
+    }
+
+    /// Writes metadata in pieces, between which others have their turn.
+    async fn metadata(&self, request: SendMetadata<'_>) -> Result<()> {
+        let (id, shared) = self.session(Command::SendMetadata)?;
+        let SendMetadata { handle, mut bytes, padding_len } = request;
+        self.registry
+            .act(shared, |recording, env| recording.has_metadata_room(env, id, &request))?;
+        loop {
+            let (piece, rest) = bytes.split_at(bytes.len().min(METADATA_PIECE));
+            let padding_len = if rest.is_empty() { padding_len } else { 0 };
+            let piece = SendMetadata { handle, bytes: piece, padding_len };
+            self.with_room(shared, |recording, env| recording.metadata(env, id, piece)).await?;
+            if rest.is_empty() {
+                return Ok(());
+            }
+            bytes = rest;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn rotate(&self, request: &RotateStreams, reply: &mut Vec<u8>) -> Result<()> {
+        let (id, shared) = self.session(Command::RotateStreams)?;
+        self.with_room(shared, |recording, env| recording.end_rotations(env, id, request)).await?;
+        let now = Instant::now();
+        match self.registry.act(shared, |recording, env| recording.rotate(env, id, request, now)) {
+            Err(error) if error.is_no_room() => {
+                self.with_room(shared, |recording, env| recording.go_on(env, id)).await?;
+            }
+            rotated => rotated?,
+        }
+        ReturnReply(ReturnCode::OK).encode(reply);
         Ok(())
     }
 
@@ -235,7 +302,6 @@ impl Control {
         self.registry.act(shared, |recording, env| {
             let now = Instant::now();
             match request {
-                Request::SendMetadata(request) => return recording.metadata(env, id, request),
                 Request::CloseTraceChunk(request) => {
                     let path = recording.close_chunk(env, &request)?;
                     CloseTraceChunkReply { code: ReturnCode::OK, path }.encode(reply);
@@ -259,7 +325,6 @@ impl Control {
                 Request::ResetMetadata(request) => recording.reset_metadata(env, id, request)?,
                 Request::CloseStream(request) => recording.close_stream(env, id, request)?,
                 Request::QuiescentControl(handle) => recording.quiescent(id, handle)?,
-                Request::RotateStreams(request) => recording.rotate(env, id, &request, now)?,
                 Request::BeginDataPending(session) => {
                     same(session, id)?;
                     recording.begin_pending(id);
@@ -271,6 +336,8 @@ impl Control {
                 | Request::CreateSession(_)
                 | Request::AddStream(_)
                 | Request::SendIndex(_)
+                | Request::SendMetadata(_)
+                | Request::RotateStreams(_)
                 | Request::TraceChunkExists(_) => {}
             }
             ReturnReply(ReturnCode::OK).encode(reply);
@@ -309,9 +376,16 @@ impl Control {
     /// [`Limits::ack_patience`]: crate::Limits::ack_patience
     async fn index(&self, index: PacketIndex, reply: &mut Vec<u8>) -> Result<()> {
         let (id, shared) = self.session(Command::SendIndex)?;
-        let awaited = self
+        let taken = self
             .registry
-            .act(shared, |recording, env| recording.index(env, id, index, Instant::now()))?;
+            .act(shared, |recording, env| recording.index(env, id, index, Instant::now()));
+        let awaited = match taken {
+            Err(error) if error.is_no_room() => {
+                self.with_room(shared, |recording, env| recording.go_on(env, id)).await?;
+                shared.look(|recording| recording.awaited(id, index.handle, index.net_seq_num))
+            }
+            taken => taken?,
+        };
         if awaited != Awaited::Written {
             self.packet_of(&index, id, shared).await?;
         }

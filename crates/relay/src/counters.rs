@@ -59,6 +59,10 @@ counters! {
     requests_refused,
     /// Connections closed because the rest of a request took too long.
     requests_unfinished,
+    /// Connections that waited because the disk had no room for what they brought, once for each time.
+    waits_for_room,
+    /// Those that gave up after [`crate::Limits::room_patience`].
+    room_never_came,
     /// Connections refused because there were too many.
     connections_refused,
     /// Viewers refused because there were too many.

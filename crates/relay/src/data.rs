@@ -13,6 +13,7 @@ use crate::doors::{Socket, Who};
 use crate::error::Result;
 use crate::intake::Intake;
 use crate::registry::Registry;
+use crate::room;
 
 /// A data connection.
 pub(crate) struct Data<S> {
@@ -45,6 +46,15 @@ impl<S: Socket> Data<S> {
     async fn take_all(&mut self) -> Result<()> {
         loop {
             let arrivals = self.intake.arrivals().map(Arc::clone);
+            while self.intake.waits_for_room() {
+                if let Some(arrivals) = &arrivals {
+                    arrivals.came();
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(room::AGAIN) => self.intake.again()?,
+                    _ = self.stop.wait_for(|stop| *stop) => return Ok(()),
+                }
+            }
             if let Some(arrivals) = &arrivals {
                 arrivals.wait();
             }

@@ -13,6 +13,7 @@ use crate::feed::TraceFile;
 use crate::files::OpenFiles;
 use crate::journal;
 use crate::names::Names;
+use crate::room::Room;
 use crate::root::Root;
 
 /// Root folder, names, bounds and counters of a relay.
@@ -26,6 +27,8 @@ pub(crate) struct Env {
     pub(crate) files: Arc<OpenFiles>,
     /// Bytes of memory for large requests.
     pub(crate) request_room: Arc<Semaphore>,
+    /// Who waits for room on the disk.
+    pub(crate) room: Arc<Room>,
     /// Files that viewers have read last, and may go on with.
     pub(crate) viewed: Arc<OpenFiles<TraceFile>>,
     next_number: AtomicU64,
@@ -57,6 +60,7 @@ impl Env {
             outbox,
             files,
             request_room: Arc::new(Semaphore::new(request_room)),
+            room: Arc::default(),
             viewed,
             next_number: AtomicU64::new(first_number),
             next_trash: AtomicU64::new(0),
@@ -88,9 +92,6 @@ impl Env {
 
     /// A folder of its own for what is to be deleted; `trash` is empty at the start.
     pub(crate) fn next_trash(&self) -> RelativePath {
-        crate::root::Root::own(&format!(
-            "trash/{}",
-            self.next_trash.fetch_add(1, Ordering::Relaxed)
-        ))
+        Root::own(&format!("trash/{}", self.next_trash.fetch_add(1, Ordering::Relaxed)))
     }
 }

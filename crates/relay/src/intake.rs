@@ -9,13 +9,15 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use wire::live::{DATA_HEADER_LEN, DataHeader, RelaySessionId};
+use wire::live::{DATA_HEADER_LEN, DataHeader, RelaySessionId, StreamHandle};
 
 use crate::arrivals::Arrivals;
 use crate::doors::Who;
 use crate::error::{Error, FileContext, Result};
 use crate::recording::packets::Source;
 use crate::registry::{Registry, Shared};
+use crate::room;
+use crate::root::Root;
 use crate::stream::Slot;
 
 /// Bytes of the buffer; at least one header.
@@ -36,6 +38,9 @@ pub(crate) struct Intake {
     /// Known from the first packet.
     session: Option<Session>,
     packet: Option<Packet>,
+    /// A stream for which the disk had no room to write what its last packet allows.
+    unsettled: Option<(Arc<Shared>, StreamHandle)>,
+    room: room::Place,
 }
 
 /// Whose connection it is.
@@ -58,7 +63,17 @@ struct Packet {
 impl Intake {
     pub(crate) fn new(registry: Arc<Registry>, who: Who) -> Self {
         let buffer = vec![0; BUFFER].into_boxed_slice();
-        Self { registry, who, buffer, start: 0, end: 0, session: None, packet: None }
+        Self {
+            registry,
+            who,
+            buffer,
+            start: 0,
+            end: 0,
+            session: None,
+            packet: None,
+            unsettled: None,
+            room: room::Place::default(),
+        }
     }
 
     /// The relay session's arrivals, once it is known.
@@ -95,13 +110,46 @@ impl Intake {
         self.end += read;
     }
 
-    /// Takes what arrived.
+    /// Takes what arrived. When the disk has no room for it nothing may be read until [`Intake::again`] has found some.
     pub(crate) fn take(&mut self) -> Result<()> {
-        while match self.packet.take() {
-            Some(packet) => self.body(packet)?,
-            None => self.header()?,
+        while match (self.unsettled.take(), self.packet.take()) {
+            (Some((shared, stream)), _) => self.settle(shared, stream)?,
+            (None, Some(packet)) => self.body(packet)?,
+            (None, None) => self.header()?,
         } {}
         Ok(())
+    }
+
+    /// Whether there was no room on the disk for what was read.
+    pub(crate) const fn waits_for_room(&self) -> bool {
+        self.room.is_taken()
+    }
+
+    /// Looks whether there is room.
+    pub(crate) fn again(&mut self) -> Result<()> {
+        self.take()
+    }
+
+    /// Whether what was tried worked; what had no room is tried again.
+    fn had_room<T>(&mut self, outcome: Result<T>) -> Result<Option<T>> {
+        match outcome {
+            Ok(value) => {
+                self.room.leave();
+                Ok(Some(value))
+            }
+            Err(error) => self.room.failed(&self.registry.env, error).map(|()| None),
+        }
+    }
+
+    /// Writes what the last packet of a stream allows.
+    fn settle(&mut self, shared: Arc<Shared>, stream: StreamHandle) -> Result<bool> {
+        let settled = self.registry.act(&shared, |recording, env| recording.settle(env, stream));
+        shared.packet_done.notify_waiters();
+        let settled = self.had_room(settled)?;
+        if settled.is_none() {
+            self.unsettled = Some((shared, stream));
+        }
+        Ok(settled.is_some())
     }
 
     /// The connection ended.
@@ -147,11 +195,15 @@ impl Intake {
         };
         let from = bound.map_or(Source::Host(self.who.host), |session| Source::Session(session.id));
         let is_bound = bound.is_some();
-        let (id, slot, arrivals) = self.registry.act(&shared, |recording, env| {
+        let begun = self.registry.act(&shared, |recording, env| {
             let (id, slot) = recording.begin_packet(env, from, &header)?;
             let arrivals = (!is_bound).then(|| recording.data_connected(id)).flatten();
             Ok::<_, Error>((id, slot, arrivals))
-        })?;
+        });
+        let Some((id, slot, arrivals)) = self.had_room(begun)? else {
+            self.start -= DATA_HEADER_LEN;
+            return Ok(false);
+        };
         if !is_bound {
             let arrivals = arrivals.unwrap_or_default();
             arrivals.came();
@@ -169,20 +221,25 @@ impl Intake {
         let have = usize::try_from(left).unwrap_or(usize::MAX).min(self.end - self.start);
         let piece = self.buffer.get(self.start..self.start + have).unwrap_or(&[]);
         let is_whole = piece.len() as u64 == left;
+        let root = &self.registry.env.root;
         let written = slot.pen.write(|| {
             if is_whole {
-                write_last(slot, piece, offset, u64::from(header.padding_len))
+                write_last(root, slot, piece, offset, u64::from(header.padding_len))
             } else {
-                slot.file.write_all_at(piece, offset)
+                root.write_at(&slot.file, piece, offset)
             }
         });
-        self.start += have;
         // The stream ended without it.
         let Some(written) = written else {
             return Err(Error::UnknownStream { handle: header.stream });
         };
-        if let Err(error) = written.on("write", "packet") {
-            return self.cut(&packet).and(Err(error));
+        match self.had_room(written.on("write", "packet")) {
+            Ok(Some(())) => self.start += have,
+            Ok(None) => {
+                self.packet = Some(packet);
+                return Ok(false);
+            }
+            Err(error) => return self.cut(&packet).and(Err(error)),
         }
         if !is_whole {
             packet.written += have as u64;
@@ -193,7 +250,11 @@ impl Intake {
             recording.end_packet(env, header, slot, Instant::now())
         });
         packet.shared.packet_done.notify_waiters();
-        done.map(|()| true)
+        let settled = self.had_room(done)?;
+        if settled.is_none() {
+            self.unsettled = Some((packet.shared, packet.header.stream));
+        }
+        Ok(settled.is_some())
     }
 
     /// Cuts off what was written of a packet that will not be whole.
@@ -203,10 +264,11 @@ impl Intake {
 }
 
 /// Writes the last piece and its padding at once.
-fn write_last(slot: &Slot, piece: &[u8], offset: u64, padding: u64) -> io::Result<()> {
+fn write_last(root: &Root, slot: &Slot, piece: &[u8], offset: u64, padding: u64) -> io::Result<()> {
     if padding == 0 {
-        return slot.file.write_all_at(piece, offset);
+        return root.write_at(&slot.file, piece, offset);
     }
+    root.about_to_change()?;
     let end = offset + piece.len() as u64 + padding;
     let zeros = usize::try_from(padding).ok().and_then(|padding| ZEROS.get(..padding));
     let Some(zeros) = zeros else {

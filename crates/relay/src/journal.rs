@@ -20,13 +20,17 @@
 //! empty ones between them. With that and the line `at` a start knows which files are the chunk's; it touches no others. The
 //! first two versions have no such file.
 //!
+//! While packets that ran ahead of a rotation follow it into the chunk, `ROOT/.relay/N.moving` says what a start has to change so that
+//! they are in one chunk only: first what is being made is to go, then, when all of it is there, what it was made from.
+//! Lines of `gone PATH` and `cut LENGTH PATH`, relative to the root.
+//!
 //! Losses are noted beside it as they are seen, `ROOT/.relay/N.lost`, one a line: `CAUSE FIRST LAST COUNT STREAM`
-//! with what [`Loss`] says.
+//! with what [`Loss`] says, with empty lines between them.
 //!
 //! Names cannot contain line breaks, see [`wire::live::RelativePath`].
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 
 use wire::live::{ChunkId, RelativePath, UnixSeconds};
 
@@ -37,7 +41,11 @@ use crate::root::Root;
 const FIRST_LINE: &str = "relay-chunk 3";
 const FIRST_LINE_2: &str = "relay-chunk 2";
 const FIRST_LINE_1: &str = "relay-chunk 1";
+const FIRST_LINE_OF_MOVE: &str = "relay-move 1";
 const SUFFIX: &str = ".chunk";
+const MOVING_SUFFIX: &str = ".moving";
+/// Longest note of a move that is read, in bytes: two files for each file of a stream.
+const MAX_MOVING_LEN: u64 = 64 << 20;
 /// Longest journal file that is read, in bytes: five paths and names.
 const MAX_LEN: u64 = 64 * 1024;
 /// Longest list of streams that is read, in bytes.
@@ -133,6 +141,92 @@ impl Entry {
     }
 }
 
+/// A change of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It goes.
+    Gone(RelativePath),
+    /// It is cut to so many bytes.
+    Cut(RelativePath, u64),
+}
+
+/// Changes that are all to be made if the relay is killed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Moving {
+    pub(crate) changes: Vec<Change>,
+}
+
+impl Moving {
+    /// Notes them in place of those that were noted.
+    pub(crate) fn write(&self, root: &Root, number: Number) -> Result<()> {
+        let mut text = format!("{FIRST_LINE_OF_MOVE}\n");
+        for change in &self.changes {
+            text.push_str(&match change {
+                Change::Gone(path) => format!("gone {path}\n"),
+                Change::Cut(path, len) => format!("cut {len} {path}\n"),
+            });
+        }
+        root.write_whole(&Root::own(""), &moving_name(number), text.as_bytes())
+    }
+
+    /// Makes them, and forgets them.
+    pub(crate) fn finish(&self, root: &Root, number: Number) -> Result<()> {
+        for change in &self.changes {
+            match change {
+                Change::Gone(path) if root.exists(path) => root.remove_file(path)?,
+                Change::Cut(path, len) if root.exists(path) => root.cut_file(path, *len)?,
+                Change::Gone(_) | Change::Cut(..) => {}
+            }
+        }
+        root.remove_file(&Root::own(&moving_name(number)))
+    }
+
+    /// Reads what [`Moving::write`] wrote; the error is the number of the first line that is wrong, from 1.
+    fn parse(text: &str) -> std::result::Result<Self, usize> {
+        let mut lines = text.lines().zip(1_usize..);
+        if lines.next().is_none_or(|(line, _)| line != FIRST_LINE_OF_MOVE) {
+            return Err(1);
+        }
+        let change = |(line, number): (&str, usize)| {
+            let (what, rest) = line.split_once(' ').ok_or(number)?;
+            let path = |text| RelativePath::new(text).map_err(|_problem| number);
+            match (what, rest.split_once(' ')) {
+                ("gone", _) => Ok(Change::Gone(path(rest)?)),
+                ("cut", Some((len, rest))) => {
+                    Ok(Change::Cut(path(rest)?, len.parse().map_err(|_problem| number)?))
+                }
+                _ => Err(number),
+            }
+        };
+        Ok(Self { changes: lines.map(change).collect::<std::result::Result<_, _>>()? })
+    }
+}
+
+/// Makes the changes that a killed relay was about to make; gives why some cannot be made.
+pub(crate) fn finish_moves(root: &Root) -> Result<Vec<Error>> {
+    let mut failed = Vec::new();
+    for entry in root.list(&Root::own(""))? {
+        let number = entry.name.strip_suffix(MOVING_SUFFIX).and_then(|stem| stem.parse().ok());
+        let Some(number) = number.map(Number).filter(|_| !entry.is_dir) else { continue };
+        let path = Root::own(&moving_name(number));
+        let mut text = String::new();
+        root.read(&path)?
+            .take(MAX_MOVING_LEN)
+            .read_to_string(&mut text)
+            .on("read", path.as_path())?;
+        let moving = Moving::parse(&text);
+        let moving = moving.map_err(|line| Error::Journal { path: root.absolute(&path), line });
+        if let Err(error) = moving.and_then(|moving| moving.finish(root, number)) {
+            failed.push(error);
+        }
+    }
+    Ok(failed)
+}
+
+fn moving_name(Number(number): Number) -> String {
+    format!("{number}{MOVING_SUFFIX}")
+}
+
 /// Removes a journal file.
 pub(crate) fn remove(root: &Root, number: Number) -> Result<()> {
     root.remove_file(&Root::own(&losses_name(number)))?;
@@ -146,7 +240,7 @@ pub(crate) fn append_stream(root: &Root, number: Number, stream: &RelativePath) 
     // A line of its own also behind half of one, which a full disk may have left.
     let line = format!("\n{stream}\n");
     let name = streams_name(number);
-    root.append(&Root::own(""), &name)?.write_all(line.as_bytes()).on("write", name)
+    root.append(&Root::own(""), &name, line.as_bytes())
 }
 
 /// Brings the list of streams to the disk, as far as there is one.
@@ -191,9 +285,9 @@ pub(crate) fn append_loss(
     loss: &Loss,
 ) -> Result<()> {
     let Loss { cause, first, last, count } = loss;
-    let line = format!("{cause} {first} {last} {count} {stream}\n");
+    let line = format!("\n{cause} {first} {last} {count} {stream}\n");
     let name = losses_name(number);
-    root.append(&Root::own(""), &name)?.write_all(line.as_bytes()).on("write", name)
+    root.append(&Root::own(""), &name, line.as_bytes())
 }
 
 /// The losses noted; a line that was cut short is left out.
@@ -204,7 +298,8 @@ pub(crate) fn read_losses(root: &Root, number: Number, max: usize) -> Result<Chu
         return Ok(losses);
     }
     let file = BufReader::new(root.read(&path)?);
-    for line in file.lines().take(max) {
+    // Beside empty ones, those of a full disk are lines that were cut short.
+    for line in file.lines().take(max.saturating_mul(4)) {
         let line = line.on("read", path.as_path())?;
         let mut words = line.splitn(5, ' ');
         let cause = words.next().and_then(|word| word.parse().ok());
@@ -288,8 +383,7 @@ mod tests {
         let read = || read_streams(&root, Number(3), &entry(None)).unwrap();
         assert_eq!(read(), Some(BTreeSet::new()));
         append_stream(&root, Number(3), &path("ust/a b")).unwrap();
-        let mut file = root.append(&Root::own(""), "3.streams").unwrap();
-        file.write_all(b"\nust/ha").unwrap();
+        root.append(&Root::own(""), "3.streams", b"\nust/ha").unwrap();
         assert_eq!(read(), Some(BTreeSet::from([path("ust/a b")])));
         append_stream(&root, Number(3), &path("ust/c")).unwrap();
         assert!(read().unwrap().is_superset(&BTreeSet::from([path("ust/a b"), path("ust/c")])));
@@ -297,6 +391,31 @@ mod tests {
             read_streams(&root, Number(3), &Entry { names_streams: false, ..entry(None) }).unwrap(),
             None
         );
+    }
+
+    #[test]
+    fn changes_are_read_back_and_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let path = |text| RelativePath::new(text).unwrap();
+        std::fs::write(folder.path().join("a b"), [0; 10]).unwrap();
+        std::fs::write(folder.path().join("c"), [0; 10]).unwrap();
+        let changes = vec![
+            Change::Cut(path("a b"), 4),
+            Change::Gone(path("c")),
+            Change::Gone(path("none/x")),
+        ];
+        let moving = Moving { changes };
+        for _ in 0..2 {
+            moving.write(&root, Number(2)).unwrap();
+            assert!(finish_moves(&root).unwrap().is_empty());
+            assert_eq!(std::fs::read(folder.path().join("a b")).unwrap(), [0; 4]);
+            assert!(!folder.path().join("c").exists());
+            assert_eq!(root.list(&Root::own("")).unwrap(), []);
+        }
+        std::fs::write(folder.path().join(".relay/7.moving"), "relay-move 1\ncut x y\n").unwrap();
+        let failed = finish_moves(&root).unwrap();
+        assert!(matches!(failed.as_slice(), [Error::Journal { line: 2, .. }]), "{failed:?}");
     }
 
     #[test]

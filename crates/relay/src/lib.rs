@@ -52,6 +52,8 @@ mod doors;
 mod env;
 mod error;
 mod event;
+#[cfg(test)]
+mod faults;
 mod feed;
 mod files;
 mod index;
@@ -69,6 +71,7 @@ mod recover;
 mod registry;
 mod release;
 mod resume;
+mod room;
 mod root;
 mod seal;
 mod server;

@@ -83,6 +83,16 @@ pub(crate) struct Merge {
     lost_packet: Option<NetSeqNum>,
     in_flight: bool,
     rotation: Option<Rotation>,
+    /// What the last step took out.
+    undo: Undo,
+}
+
+#[derive(Debug, Default)]
+struct Undo {
+    since: Option<Instant>,
+    resolved: Option<NetSeqNum>,
+    last_committed: Option<PacketSeqNum>,
+    rotation: Option<Rotation>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -191,7 +201,7 @@ impl Merge {
                 || next.is_some_and(|next| next >= rotation.at)
                 || rotation.forced;
             if reached && !self.in_flight {
-                self.rotation = None;
+                self.undo.rotation = self.rotation.take();
                 return Step::Rotate(rotation.at);
             }
             if reached {
@@ -201,6 +211,21 @@ impl Merge {
         match lowest {
             None => Step::Wait,
             Some((number, pair)) => self.resolve(number, pair, false),
+        }
+    }
+
+    /// The last step, a commit or rotation, could not be done: it will be the next again.
+    pub(crate) fn put_back(&mut self, step: Step) {
+        match step {
+            Step::Commit(place, index) => {
+                let Some(since) = self.undo.since.take() else { return };
+                let pair = Pair { place: Some(place), index: Some(index), since };
+                self.waiting.insert(index.net_seq_num, pair);
+                self.resolved = self.undo.resolved;
+                self.last_committed = self.undo.last_committed;
+            }
+            Step::Rotate(_) => self.rotation = self.undo.rotation.take(),
+            Step::Lost(_) | Step::Wait => {}
         }
     }
 
@@ -223,7 +248,9 @@ impl Merge {
             return Step::Lost(Lost::Both(before, last));
         }
         self.waiting.remove(&number);
-        self.resolved = Some(number);
+        self.undo.since = Some(pair.since);
+        self.undo.last_committed = self.last_committed;
+        self.undo.resolved = self.resolved.replace(number);
         match step {
             Step::Commit(_, index) => self.last_committed = Some(packet_seq_num(index)),
             Step::Lost(Lost::Packet(..)) => self.lost_packet = Some(number),

@@ -15,6 +15,7 @@ use wire::live::{ChunkId, CreateSession, Name, RelativePath, UnixSeconds};
 
 use crate::config::TimeZone;
 use crate::error::{Error, Result};
+use crate::root::Root;
 
 /// The folder closed chunks move to.
 pub(crate) const ARCHIVES: &str = "archives";
@@ -92,6 +93,11 @@ pub(crate) fn is_reserved(component: &str) -> bool {
         date.bytes().all(|byte| byte.is_ascii_digit()) && rest.starts_with('T')
     });
     component == ARCHIVES || component.starts_with('.') || looks_like_time
+}
+
+/// Whether a chunk that goes there is to be deleted.
+pub(crate) fn is_trash(folder: &RelativePath) -> bool {
+    folder.as_path().starts_with(Root::own("trash").as_path())
 }
 
 /// Whether a path leads to or through something that is named as a chunk's manifest, which only the relay writes.

@@ -81,9 +81,11 @@ pub(crate) struct Found {
 /// Finishes what had begun, mends the rest and tells it.
 pub(crate) fn recover(root: &Root, names: &Names) -> Result<Found> {
     empty_trash(root)?;
+    let failed_moves = journal::finish_moves(root)?;
     let resume::Noted { known, unreadable } = resume::read_all(root)?;
     let mut found = Found { known, ..Found::default() };
     found.recovered.unreadable = unreadable;
+    found.recovered.unreadable.extend(failed_moves);
     found.next_number = found.known.last().map_or(0, |(_, known)| known.number.0 + 1);
     for (number, entry) in journal::read_all(root)? {
         found.next_number = found.next_number.max(number.0 + 1);
@@ -149,6 +151,10 @@ impl Found {
             let is_shared = entry.at == entry.folder || to == entry.folder;
             let tops = is_shared.then(|| tops(root, &entry.at, streams.as_ref())).transpose()?;
             move_chunk(root, &entry.at, &to, tops.as_ref())?;
+            if sealed && names::is_trash(&to) {
+                root.remove_tree(&to)?;
+                return journal::remove(root, number);
+            }
             if sealed {
                 self.recovered.finished.push(root.absolute(&to));
                 self.moved.push((number, to));

@@ -5,8 +5,8 @@
 //! another user placed in the folder, leads out of it.
 
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags};
@@ -36,9 +36,8 @@ pub(crate) struct Root {
     path: PathBuf,
     /// Keeps other relays out for as long as it is open.
     _lock: OwnedFd,
-    /// No file or folder can be made, as on a full disk.
     #[cfg(test)]
-    pub(crate) is_full: std::sync::atomic::AtomicBool,
+    pub(crate) faults: crate::faults::Faults,
 }
 
 impl Root {
@@ -55,7 +54,7 @@ impl Root {
                 path,
                 _lock: own,
                 #[cfg(test)]
-                is_full: std::sync::atomic::AtomicBool::new(false),
+                faults: crate::faults::Faults::default(),
             }),
             Err(Errno::WOULDBLOCK) => Err(Error::RootInUse { root: path }),
             Err(error) => Err(error).on("lock", path.join(OWN)),
@@ -81,7 +80,7 @@ impl Root {
     pub(crate) fn make_dirs(&self, path: &RelativePath) -> Result<OwnedFd> {
         #[cfg(test)]
         if !self.is_dir(path) {
-            self.check_room().on("make folder", path.as_path())?;
+            self.about_to_change().on("make folder", path.as_path())?;
         }
         let mut dir = self.dir.try_clone().on("open folder", &self.path)?;
         for component in path.components() {
@@ -93,8 +92,7 @@ impl Root {
     /// Creates a file that must not be there yet, for reading and writing, and its folders.
     pub(crate) fn create(&self, folder: &RelativePath, name: &str) -> Result<File> {
         let dir = self.make_dirs(folder)?;
-        #[cfg(test)]
-        self.check_room().on("create", folder.as_path().join(name))?;
+        self.about_to_change().on("create", folder.as_path().join(name))?;
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         fs::openat(&dir, name, flags, Mode::from_raw_mode(0o660))
@@ -159,23 +157,45 @@ impl Root {
         content: &[u8],
         sync: bool,
     ) -> Result<()> {
-        let mut file = self.replace(folder, new)?;
-        file.write_all(content).on("write", folder.as_path().join(new))?;
+        let file = self.replace(folder, new)?;
+        self.write_at(&file, content, 0).on("write", folder.as_path().join(new))?;
         if sync {
             file.sync_data().on("sync", folder.as_path().join(new))?;
         }
         let dir = self.open_dir(folder).on("open folder", folder.as_path())?;
+        self.about_to_free().on("move", folder.as_path().join(new))?;
         fs::renameat(&dir, new, &dir, name).on("move", folder.as_path().join(new))
     }
 
-    /// Opens a file for writing at its end, making it if it is not there.
-    pub(crate) fn append(&self, folder: &RelativePath, name: &str) -> Result<File> {
+    /// Writes all bytes at an offset of a file of this root.
+    pub(crate) fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+        if let Err(error) = self.about_to_change() {
+            // As much of it as a disk may have room for.
+            file.write_all_at(bytes.get(..bytes.len() / 2).unwrap_or(&[]), offset)?;
+            return Err(error);
+        }
+        file.write_all_at(bytes, offset)
+    }
+
+    /// Cuts a file, if it is longer.
+    pub(crate) fn cut_file(&self, path: &RelativePath, len: u64) -> Result<()> {
+        let file = self.read_write(path)?;
+        if file.metadata().on("look at", path.as_path())?.len() > len {
+            self.about_to_free().on("truncate", path.as_path())?;
+            file.set_len(len).on("truncate", path.as_path())?;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes at a file's end, making the file if it is not there.
+    pub(crate) fn append(&self, folder: &RelativePath, name: &str, bytes: &[u8]) -> Result<()> {
         let dir = self.open_dir(folder).on("open folder", folder.as_path())?;
         let flags =
             OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        fs::openat(&dir, name, flags, Mode::from_raw_mode(0o660))
-            .map(File::from)
-            .on("open", folder.as_path().join(name))
+        let file = fs::openat(&dir, name, flags, Mode::from_raw_mode(0o660)).map(File::from);
+        let file = file.on("open", folder.as_path().join(name))?;
+        // The offset means nothing to a file that is appended to.
+        self.write_at(&file, bytes, 0).on("write", folder.as_path().join(name))
     }
 
     /// Opens a file for reading.
@@ -234,6 +254,7 @@ impl Root {
         let (to_parent, to_name) = split(to);
         let source = self.open_dir(&from_parent).on("open folder", from_parent.as_path())?;
         let target = self.make_dirs(&to_parent)?;
+        self.about_to_free().on("move", from.as_path())?;
         fs::renameat_with(&source, from_name, &target, to_name, fs::RenameFlags::NOREPLACE)
             .on("move", from.as_path())
     }
@@ -241,6 +262,7 @@ impl Root {
     /// Removes an empty folder.
     pub(crate) fn remove_dir(&self, path: &RelativePath) -> Result<()> {
         let (parent, name) = split(path);
+        self.about_to_free().on("remove folder", path.as_path())?;
         let dir = self.open_dir(&parent).on("open folder", parent.as_path())?;
         fs::unlinkat(&dir, name, AtFlags::REMOVEDIR).on("remove folder", path.as_path())
     }
@@ -248,6 +270,7 @@ impl Root {
     /// Removes a file; one that is not there is no error.
     pub(crate) fn remove_file(&self, path: &RelativePath) -> Result<()> {
         let (parent, name) = split(path);
+        self.about_to_free().on("remove", path.as_path())?;
         let dir = self.open_dir(&parent).on("open folder", parent.as_path())?;
         match fs::unlinkat(&dir, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -277,10 +300,28 @@ impl Root {
         fs::fsync(&dir).on("sync", path.as_path())
     }
 
+    /// Tests have any change of the disk fail here.
     #[cfg(test)]
-    fn check_room(&self) -> rustix::io::Result<()> {
-        let is_full = self.is_full.load(std::sync::atomic::Ordering::Relaxed);
-        if is_full { Err(Errno::NOSPC) } else { Ok(()) }
+    pub(crate) fn about_to_change(&self) -> std::io::Result<()> {
+        self.faults.next()
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "tests have it fail")]
+    pub(crate) const fn about_to_change(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    /// As [`Self::about_to_change`], for what a full disk has room for.
+    #[cfg(test)]
+    fn about_to_free(&self) -> std::io::Result<()> {
+        self.faults.next_free()
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "tests have it fail")]
+    const fn about_to_free(&self) -> std::io::Result<()> {
+        Ok(())
     }
 
     fn open_dir(&self, path: &RelativePath) -> rustix::io::Result<OwnedFd> {

@@ -23,11 +23,13 @@ use crate::error::{Error, FileContext, Result};
 use crate::feed::Feed;
 use crate::files::Kept;
 use crate::index;
+use crate::journal::{Change, Moving, Number};
 use crate::losses::Meter;
 use crate::mend::relative;
 use crate::merge::{Merge, Place};
 use crate::metadata;
 use crate::pen::Pen;
+use crate::root::Root;
 
 /// Pieces in which bytes are moved from file to file.
 const COPY_PIECE: usize = 64 * 1024;
@@ -137,27 +139,33 @@ impl Stream {
         self.path.join(&self.channel)
     }
 
-    /// Begins a data file in a chunk's folder. Packets of the chunk before that lie at or after the split
-    /// follow it, and so do their entries; gives how many entries that are.
+    /// Begins a data file in a chunk's folder. Packets of the chunk before from the pivot on follow it, and so do their entries;
+    /// gives how many entries that are, by the new chunk's files. When it fails the stream is where it was.
     pub(crate) fn enter(
         &mut self,
         env: &Env,
-        from_folder: &RelativePath,
-        folder: &RelativePath,
-        first: Option<u64>,
-    ) -> Result<u64> {
-        let old = self.files.take();
+        (from, folder): (&RelativePath, &RelativePath),
+        pivot: Option<(Place, Number)>,
+    ) -> Result<Vec<u64>> {
         let name = self.data_name(0);
         let data = Arc::new(env.root.create(&folder.join_path(&self.path), &name)?);
+        let made =
+            Files { data: env.files.keep(Arc::clone(&data)), data_len: 0, number: 0, index: None };
+        let old = self.files.replace(made);
+        let moved = match (old, pivot) {
+            (Some(mut old), Some((pivot, note))) => {
+                let moved = self.take_along(env, (from, folder), &mut old, pivot, note);
+                if moved.is_err() {
+                    self.files = Some(old);
+                }
+                moved?
+            }
+            _ => Vec::new(),
+        };
         if self.kind == Kind::Metadata {
             self.feed.metadata_begins(self.shown, &data);
         }
-        let data = env.files.keep(data);
-        self.files = Some(Files { data, data_len: 0, number: 0, index: None });
-        match (old, first) {
-            (Some(old), Some(first)) => self.take_along(env, from_folder, folder, old, first),
-            _ => Ok(0),
-        }
+        Ok(moved)
     }
 
     /// Leaves the chunk without entering another.
@@ -295,7 +303,7 @@ impl Stream {
         let mut record = Vec::with_capacity(MAX_ENTRY_LEN);
         let version = index::version(self.kind.has_packet_numbers());
         index::entry(place.offset, entry).encode(version, &mut record);
-        if let Err(source) = file.write_all_at(&record, index.len) {
+        if let Err(source) = env.root.write_at(&file, &record, index.len) {
             return Err(source).on("write index in", index_folder(folder, &self.path).as_path());
         }
         index.len += record.len() as u64;
@@ -311,9 +319,15 @@ impl Stream {
         }
     }
 
-    /// Number of the data file being written.
-    pub(crate) fn file_number(&self) -> u64 {
-        self.files.as_ref().map_or(0, |files| files.number)
+    /// Whether so many bytes of metadata may be added.
+    pub(crate) fn check_metadata_len(&self, env: &Env, added: u64) -> Result<()> {
+        let max = env.limits.metadata_bytes;
+        let has = self.files.as_ref().map_or(0, |files| files.data_len);
+        if self.kind == Kind::Metadata && has.saturating_add(added) > max {
+            let limit = usize::try_from(max).unwrap_or(usize::MAX);
+            return Err(Error::Limit { what: "bytes of a stream's metadata", limit });
+        }
+        Ok(())
     }
 
     /// Appends metadata and its padding.
@@ -328,11 +342,7 @@ impl Stream {
         let Some(data) = self.data(env, folder)? else { return Ok(false) };
         let Some(files) = &mut self.files else { return Ok(false) };
         let end = files.data_len + bytes.len() as u64 + padding;
-        if end > env.limits.metadata_bytes {
-            let limit = usize::try_from(env.limits.metadata_bytes).unwrap_or(usize::MAX);
-            return Err(Error::Limit { what: "bytes of a stream's metadata", limit });
-        }
-        data.write_all_at(bytes, files.data_len).on("write", path.as_path())?;
+        env.root.write_at(&data, bytes, files.data_len).on("write", path.as_path())?;
         if padding > 0 {
             data.set_len(end).on("extend", path.as_path())?;
         }
@@ -369,91 +379,163 @@ impl Stream {
         Ok(true)
     }
 
-    /// Offset in the present data file from which packets belong to the chunk that begins with packet
-    /// `at`; `None` when none of them does.
+    /// Where the packets begin that belong to the chunk that begins with packet `at`; `None` when none of them is there.
     pub(crate) fn split(
         &mut self,
         env: &Env,
         folder: &RelativePath,
         at: u64,
-    ) -> Result<Option<u64>> {
+    ) -> Result<Option<Place>> {
         let path = self.path_in_chunk();
-        let index_file = self.index(env, folder)?;
-        let Some(files) = &self.files else { return Ok(None) };
-        let number = files.number;
         let overtaken = self.merge.last_committed().is_some_and(|last| last.get() >= at);
-        let committed = match files.index.as_ref().zip(index_file) {
-            Some((index, file))
-                if overtaken && index.number == number && self.kind.has_packet_numbers() =>
-            {
-                first_record(&file, index.len, at)
-                    .on("read index of", path.as_path())?
-                    .map(|found| found.1)
+        let indexed = self.files.as_ref().and_then(|files| files.index.as_ref());
+        let indexed = indexed.map(|index| index.number);
+        let mut committed = None;
+        if overtaken && self.kind.has_packet_numbers() {
+            for number in (0..indexed.map_or(0, |last| last.saturating_add(1))).rev() {
+                let Some((file, len)) = self.index_of(env, folder, number)? else { break };
+                let found = first_record(&file, len, at).on("read index of", path.as_path())?;
+                let Some((record, offset)) = found else { break };
+                committed = Some(Place { file: number, offset });
+                if record > HEADER_LEN as u64 {
+                    break;
+                }
             }
-            _ => None,
-        };
-        let waiting = self
-            .merge
-            .waiting_places()
-            .filter(|place| place.file == number)
-            .map(|place| place.offset)
-            .min();
-        Ok(committed.into_iter().chain(waiting).min())
+        }
+        let waiting = self.merge.waiting_places().map(|place| *place);
+        let in_order = |place: &Place| (place.file, place.offset);
+        Ok(committed.into_iter().chain(waiting).min_by_key(in_order))
     }
 
-    /// Moves packets from `first` on, and their entries, out of the files of the chunk before.
+    /// The index of a data file of the chunk it is in, and how long it is; `None` when that has none, or was overwritten.
+    fn index_of(
+        &mut self,
+        env: &Env,
+        folder: &RelativePath,
+        number: u64,
+    ) -> Result<Option<(Arc<File>, u64)>> {
+        let Some(files) = &self.files else { return Ok(None) };
+        if let Some(index) = files.index.as_ref().filter(|index| index.number == number) {
+            let len = index.len;
+            return Ok(self.index(env, folder)?.map(|file| (file, len)));
+        }
+        let kept = self.limit.and_then(|limit| limit.count).unwrap_or(u64::MAX);
+        let place = self.index_path(folder, number);
+        if files.number.saturating_sub(number) >= kept || !env.root.exists(&place) {
+            return Ok(None);
+        }
+        let file = env.root.read_write(&place)?;
+        let len = file.metadata().on("look at", place.as_path())?.len();
+        Ok(Some((Arc::new(file), len)))
+    }
+
+    /// Moves packets from the pivot on, and their entries, out of the files of the chunk before. A kill leaves a note of what is
+    /// to be undone or, once all is copied, to be finished. A failure undoes it.
     fn take_along(
         &mut self,
         env: &Env,
-        from_folder: &RelativePath,
-        folder: &RelativePath,
-        mut old: Files,
-        first: u64,
-    ) -> Result<u64> {
+        (from, folder): (&RelativePath, &RelativePath),
+        old: &mut Files,
+        pivot: Place,
+        note: Number,
+    ) -> Result<Vec<u64>> {
+        let kept = self.limit.and_then(|limit| limit.count).unwrap_or(u64::MAX);
+        let first = pivot.file.max((old.number + 1).saturating_sub(kept));
+        let numbers = first..=old.number;
+        let made = numbers.clone().map(|number| number - pivot.file).chain([0]);
+        let made = made
+            .flat_map(|number| [self.data_path(folder, number), self.index_path(folder, number)]);
+        let undo = Moving { changes: made.map(Change::Gone).collect() };
+        let copied = undo.write(&env.root, note).and_then(|()| {
+            let mut moved = vec![0; usize::try_from(first - pivot.file).unwrap_or(0)];
+            let mut changes = Vec::new();
+            for number in numbers {
+                let offset = if number == pivot.file { pivot.offset } else { 0 };
+                let (entries, cut) =
+                    self.copy_file(env, (from, folder), old, (number, offset), pivot.file)?;
+                moved.push(entries);
+                changes.extend(cut);
+            }
+            let moving = Moving { changes };
+            moving.write(&env.root, note).map(|()| (moved, moving))
+        });
+        let (moved, moving) = match copied {
+            Ok(copied) => copied,
+            Err(error) => return undo.finish(&env.root, note).and(Err(error)),
+        };
+        // All is in the new chunk from here on.
+        if let Err(error) = moving.finish(&env.root, note) {
+            tracing::error!(folder = %from, error = &error as &dyn std::error::Error, "packets that were moved are there still");
+        }
+        for place in self.merge.waiting_places() {
+            let offset = if place.file == pivot.file { pivot.offset } else { 0 };
+            place.offset = place.offset.saturating_sub(offset);
+            place.file = place.file.saturating_sub(pivot.file);
+        }
+        tracing::debug!(stream = %self.path_in_chunk(), %from, to = %folder, "packets moved to the new chunk");
+        Ok(moved)
+    }
+
+    /// Copies what lies in a data file from an offset on, and its entries, to the file so many numbers before in the new chunk,
+    /// which is the one being written then. Gives how many entries that are, and what is to be cut off.
+    fn copy_file(
+        &mut self,
+        env: &Env,
+        (from, folder): (&RelativePath, &RelativePath),
+        old: &mut Files,
+        (number, offset): (u64, u64),
+        before: u64,
+    ) -> Result<(u64, Vec<Change>)> {
         let path = self.path_in_chunk();
-        let name = self.data_name(old.number);
-        let old_path = || file_path(from_folder, &self.path, &name);
-        let old_data = old.data.get(&env.root, old_path)?;
-        let old_index = match &mut old.index {
-            Some(index) if index.number == old.number => {
-                let folder = self.index_folder(from_folder);
-                let none = RelativePath::default();
-                let path = || file_path(&folder, &none, &format!("{name}.idx"));
-                Some((index.file.get(&env.root, path)?, index.len))
+        let target = number - before;
+        let (data_path, index_path) = (self.data_path(from, number), self.index_path(from, number));
+        let (source, len) = if number == old.number {
+            (old.data.get(&env.root, || data_path.clone())?, old.data_len)
+        } else {
+            let file = env.root.read_write(&data_path)?;
+            let len = file.metadata().on("look at", data_path.as_path())?.len();
+            (Arc::new(file), len)
+        };
+        if target > 0 {
+            let dir = folder.join_path(&self.path);
+            let data = Arc::new(env.root.replace(&dir, &self.data_name(target))?);
+            let data = env.files.keep(data);
+            self.files = Some(Files { data, data_len: 0, number: target, index: None });
+        }
+        let Some(data) = self.data(env, folder)? else { return Ok((0, Vec::new())) };
+        let moved = len.saturating_sub(offset);
+        copy(&env.root, (&source, offset), &data, moved).on("move packets of", path.as_path())?;
+        if let Some(files) = &mut self.files {
+            files.data_len = moved;
+        }
+        let index = match &mut old.index {
+            Some(index) if index.number == number => {
+                let len = index.len;
+                Some((index.file.get(&env.root, || index_path.clone())?, len))
+            }
+            Some(index) if index.number > number && env.root.exists(&index_path) => {
+                let file = env.root.read_write(&index_path)?;
+                let len = file.metadata().on("look at", index_path.as_path())?.len();
+                Some((Arc::new(file), len))
             }
             _ => None,
         };
-        let Some(data) = self.data(env, folder)? else { return Ok(0) };
-        let Some(files) = &mut self.files else { return Ok(0) };
-        let moved = old.data_len.saturating_sub(first);
-        copy(&old_data, first, &data, moved).on("move packets of", path.as_path())?;
-        old_data.set_len(first).on("truncate", path.as_path())?;
-        files.data_len = moved;
-        for place in self.merge.waiting_places() {
-            if place.file == old.number {
-                *place = Place { file: 0, offset: place.offset.saturating_sub(first) };
-            }
-        }
-        let entries = match old_index {
-            Some((file, len)) => {
-                cut_records(&file, len, first).on("move entries of", path.as_path())?
-            }
-            None => Vec::new(),
+        let records = index.map(|(file, len)| records_from(&file, len, offset)).transpose();
+        let records = records.on("read index of", path.as_path())?.flatten();
+        let changes = match &records {
+            _ if offset == 0 => vec![Change::Gone(data_path), Change::Gone(index_path)],
+            Some((at, _)) => vec![Change::Cut(data_path, offset), Change::Cut(index_path, *at)],
+            None => vec![Change::Cut(data_path, offset)],
         };
-        tracing::debug!(stream = %path, from = %from_folder, to = %folder, bytes = moved, "packets moved to the new chunk");
-        if entries.is_empty() {
-            return Ok(0);
-        }
-        let index = self.open_index(env, folder, 0)?;
+        let Some((_, entries)) = records else { return Ok((0, changes)) };
+        let mut index = self.open_index(env, folder, target)?;
+        let file = index.file.get(&env.root, || self.index_path(folder, target))?;
+        env.root.write_at(&file, &entries, index.len).on("write index of", path.as_path())?;
+        index.len += entries.len() as u64;
         if let Some(files) = &mut self.files {
             files.index = Some(index);
         }
-        let Some(file) = self.index(env, folder)? else { return Ok(0) };
-        if let Some(index) = self.files.as_mut().and_then(|files| files.index.as_mut()) {
-            file.write_all_at(&entries, index.len).on("write index of", path.as_path())?;
-            index.len += entries.len() as u64;
-        }
-        Ok((entries.len() / MAX_ENTRY_LEN) as u64)
+        Ok(((entries.len() / MAX_ENTRY_LEN) as u64, changes))
     }
 
     fn open_index(&self, env: &Env, folder: &RelativePath, number: u64) -> Result<IndexFile> {
@@ -465,9 +547,24 @@ impl Stream {
             env.root.create(&folder, &name)?
         };
         let header = index::version(self.kind.has_packet_numbers()).header();
-        file.write_all_at(&header, 0).on("write", folder.as_path().join(name))?;
+        if let Err(error) = env.root.write_at(&file, &header, 0) {
+            // It is to be made again.
+            env.root.remove_file(&folder.join_path(&relative(&name)))?;
+            return Err(error).on("write", folder.as_path().join(name));
+        }
         let file = env.files.keep(Arc::new(file));
         Ok(IndexFile { file, len: header.len() as u64, number })
+    }
+
+    /// A data file, relative to the root.
+    fn data_path(&self, folder: &RelativePath, number: u64) -> RelativePath {
+        file_path(folder, &self.path, &self.data_name(number))
+    }
+
+    /// The index of a data file, relative to the root.
+    fn index_path(&self, folder: &RelativePath, number: u64) -> RelativePath {
+        let name = format!("{}.idx", self.data_name(number));
+        self.index_folder(folder).join_path(&relative(&name))
     }
 
     fn index_folder(&self, folder: &RelativePath) -> RelativePath {
@@ -531,32 +628,31 @@ fn find_record(
     Ok(found)
 }
 
-/// Cuts the records of packets from `first` on off the file and gives them with offsets from there.
-fn cut_records(index: &File, len: u64, first: u64) -> io::Result<Vec<u8>> {
+/// The records of packets from `first` on with offsets from there, and where they begin; `None` when there are none.
+fn records_from(index: &File, len: u64, first: u64) -> io::Result<Option<(u64, Vec<u8>)>> {
     let Some((position, _)) = find_record(index, len, |entry| entry.offset_bytes >= first)? else {
-        return Ok(Vec::new());
+        return Ok(None);
     };
     let len = usize::try_from(len - position).map_err(io::Error::other)?;
     let mut records = vec![0; len];
     index.read_exact_at(&mut records, position)?;
-    index.set_len(position)?;
-    let mut cut = Vec::with_capacity(len);
+    let mut moved = Vec::with_capacity(len);
     for record in records.chunks_exact(MAX_ENTRY_LEN) {
         let Some(mut entry) = IndexEntry::decode(record, IndexVersion::V1_1) else { continue };
         entry.offset_bytes = entry.offset_bytes.saturating_sub(first);
-        entry.encode(IndexVersion::V1_1, &mut cut);
+        entry.encode(IndexVersion::V1_1, &mut moved);
     }
-    Ok(cut)
+    Ok(Some((position, moved)))
 }
 
-fn copy(from: &File, offset: u64, to: &File, len: u64) -> io::Result<()> {
+fn copy(root: &Root, (from, offset): (&File, u64), to: &File, len: u64) -> io::Result<()> {
     let mut piece = vec![0; COPY_PIECE];
     let mut done = 0;
     while done < len {
         let want = usize::try_from(len - done).unwrap_or(COPY_PIECE).min(COPY_PIECE);
         let Some(piece) = piece.get_mut(..want) else { break };
         from.read_exact_at(piece, offset + done)?;
-        to.write_all_at(piece, done)?;
+        root.write_at(to, piece, done)?;
         done += want as u64;
     }
     Ok(())

@@ -387,8 +387,6 @@ fn empty(registry: &Registry, trash: RelativePath, bytes: u64) -> Option<(Relati
 mod tests {
     use std::time::UNIX_EPOCH;
 
-    use std::sync::atomic::Ordering;
-
     use tracedir::manifest::{Origin, SealedBy};
 
     use super::*;
@@ -434,7 +432,7 @@ mod tests {
         seal(&registry, "host/alone");
         seal(&registry, "host/shared");
         std::fs::write(folder.path().join("host/shared/notes"), "mine").unwrap();
-        registry.env.root.is_full.store(true, Ordering::Relaxed);
+        registry.env.root.faults.no_room();
         let mut known = Known::default();
         assert!(known.sweep(&registry, bytes(0), None));
         let totals = registry.env.counters.totals();

@@ -99,9 +99,10 @@ impl Segments {
         before - self.0.len()
     }
 
-    /// The last `moved` packets of the stream, those in front of `end`, are in the first file of another chunk.
-    pub(super) fn relocate(&mut self, moved: u64, end: u64, to: ChunkKey) {
-        let Some(first) = end.checked_sub(moved).filter(|first| *first < end) else { return };
+    /// The last packets of the stream, those in front of `end`, are in the first files of another chunk, as many as `moved` says.
+    pub(super) fn relocate(&mut self, moved: &[u64], end: u64, to: ChunkKey) {
+        let all = moved.iter().sum();
+        let Some(mut first) = end.checked_sub(all).filter(|first| *first < end) else { return };
         while let Some(last) = self.0.back_mut().filter(|last| last.end() > first) {
             last.count = first.saturating_sub(last.first);
             if last.count > 0 {
@@ -109,7 +110,10 @@ impl Segments {
             }
             self.0.pop_back();
         }
-        self.0.push_back(Segment { chunk: to, file: 0, first, count: moved });
+        for (file, count) in (0..).zip(moved.iter().copied()).filter(|(_, count)| *count > 0) {
+            self.0.push_back(Segment { chunk: to, file, first, count });
+            first += count;
+        }
     }
 }
 
@@ -165,13 +169,13 @@ mod tests {
     #[test]
     fn packets_that_were_moved_are_in_the_other_chunk() {
         let mut segments = segments();
-        segments.relocate(3, 22, chunk(1));
+        segments.relocate(&[3], 22, chunk(1));
         segments.add(chunk(1), 0, 22);
         let all: Vec<_> = segments.0.iter().map(|it| (it.chunk, it.first, it.count)).collect();
         let expected = [(chunk(0), 10, 4), (chunk(0), 14, 4), (chunk(0), 18, 1), (chunk(1), 19, 4)];
         assert_eq!(all, expected);
-        segments.relocate(0, 23, chunk(2));
-        segments.relocate(4, 23, chunk(2));
+        segments.relocate(&[0], 23, chunk(2));
+        segments.relocate(&[4], 23, chunk(2));
         assert_eq!(segments.of(19).map(|it| it.chunk), Some(chunk(2)));
         assert_eq!(segments.len(), 4);
     }

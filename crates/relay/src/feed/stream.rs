@@ -271,12 +271,12 @@ impl Stream {
         Change { packets: 0, files: difference(files, 0) }
     }
 
-    /// Packets from `first` of file `number` of one chunk on were moved to the front of the first file of another.
-    /// They are the last `moved` ones.
+    /// Packets from `first` of file `number` of one chunk on were moved to the first files of another.
+    /// They are the last ones; `moved` says how many are in each of those files.
     pub(crate) fn relocate(
         &mut self,
         (from, number, first): (ChunkKey, u64, u64),
-        moved: u64,
+        moved: &[u64],
         to: ChunkKey,
     ) -> Change {
         for packet in &mut self.packets {
@@ -284,6 +284,8 @@ impl Stream {
             if packet.chunk == from && packet.file == number && offset >= first {
                 (packet.chunk, packet.file) = (to, 0);
                 packet.entry.offset_bytes = offset - first;
+            } else if packet.chunk == from && packet.file > number {
+                (packet.chunk, packet.file) = (to, packet.file - number);
             }
         }
         let files = self.segments.len();

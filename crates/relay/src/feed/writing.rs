@@ -225,12 +225,12 @@ impl Feed {
         });
     }
 
-    /// The last `moved` packets of a stream were moved to the first file of another chunk.
+    /// The last packets of a stream were moved to the first files of another chunk: `moved` says how many are in each.
     pub(crate) fn relocate(
         &self,
         handle: StreamHandle,
         (from, number, first): (ChunkId, u64, u64),
-        moved: u64,
+        moved: &[u64],
         to: ChunkId,
     ) {
         let (from, to) = (ChunkKey::Since(from), ChunkKey::Since(to));

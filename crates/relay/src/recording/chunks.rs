@@ -1,5 +1,7 @@
 //! Trace chunks of a recording session: made, entered and left by streams, closed, handed out for sealing or deleted.
 
+use std::collections::BTreeSet;
+
 use tracedir::manifest::SealedBy;
 use wire::live::ChunkId;
 use wire::live::CloseTraceChunk;
@@ -119,14 +121,16 @@ impl Recording {
             return Ok(());
         };
         let Some(Closing { end, fate }) = chunk.closing.clone() else { return Ok(()) };
+        if fate == Fate::Delete {
+            return self.discard(env, id);
+        }
         chunk.is_sealing = true;
         let to = match fate {
-            Fate::Delete => return self.discard(env, id),
             Fate::Archive(to) => {
                 self.feed.chunk_goes_to(id, &to);
                 Some(to)
             }
-            Fate::Stay => None,
+            Fate::Stay | Fate::Delete => None,
         };
         let number = chunk.journal.unwrap_or_else(|| env.next_number());
         let entry = entry(&self.host, &self.session, &self.folder, id, chunk);
@@ -148,25 +152,31 @@ impl Recording {
         Ok(())
     }
 
-    /// Takes a chunk out of sight at once and leaves the deleting to a job.
+    /// Takes a chunk out of sight at once and leaves the deleting to a job. What fails is tried again; a start after a kill finishes it.
     fn discard(&mut self, env: &Env, id: ChunkId) -> Result<()> {
-        let Some(chunk) = self.chunks.remove(&id) else { return Ok(()) };
-        self.feed.chunk_is_gone(id);
-        let recording = self.name(env);
-        let trash = env.next_trash();
+        let Some(chunk) = self.chunks.get_mut(&id) else { return Ok(()) };
         let was_in_place = chunk.folder == self.folder;
-        if was_in_place {
-            for top in chunk.tops() {
-                env.root.rename(&chunk.folder.join_path(&top), &trash.join_path(&top))?;
+        let trash = chunk.trash.get_or_insert_with(|| env.next_trash()).clone();
+        if let Some(number) = chunk.journal {
+            let moving = Some(journal::Move { to: trash.clone(), sealed: true });
+            let entry = entry(&self.host, &self.session, &self.folder, id, chunk);
+            journal::Entry { moving, ..entry }.write(&env.root, number)?;
+        }
+        let tops =
+            if was_in_place { chunk.tops() } else { BTreeSet::from([RelativePath::default()]) };
+        for top in tops {
+            let from = chunk.folder.join_path(&top);
+            if env.root.exists(&from) {
+                env.root.rename(&from, &trash.join_path(&top))?;
             }
-        } else if !chunk.members.is_empty() {
-            env.root.rename(&chunk.folder, &trash)?;
         }
         if let Some(number) = chunk.journal {
             journal::remove(&env.root, number)?;
         }
-        self.chunk_is_done(id, chunk.folder);
-        self.jobs.push(Job::Delete { recording, chunk: id, trash });
+        let folder = chunk.folder.clone();
+        self.feed.chunk_is_gone(id);
+        self.chunk_is_done(id, folder);
+        self.jobs.push(Job::Delete { recording: self.name(env), chunk: id, trash });
         if was_in_place && !self.has_rotated { self.move_in_place(env) } else { Ok(()) }
     }
 
@@ -177,9 +187,10 @@ impl Recording {
             self.session_folder_is_used = false;
             return Ok(());
         };
-        let from = std::mem::replace(&mut chunk.folder, self.folder.clone());
+        let from = chunk.folder.clone();
         self.feed.chunk_goes_to(*id, &self.folder);
         if chunk.members.is_empty() {
+            chunk.folder = self.folder.clone();
             return Ok(());
         }
         let mut entry = entry(&self.host, &self.session, &self.folder, *id, chunk);
@@ -192,8 +203,10 @@ impl Recording {
         for top in chunk.tops() {
             env.root.rename(&from.join_path(&top), &self.folder.join_path(&top))?;
         }
+        chunk.folder = self.folder.clone();
         env.root.remove_dir(&from)?;
         entry.moving = None;
+        entry.at = self.folder.clone();
         chunk.journal.map_or(Ok(()), |number| entry.write(&env.root, number))
     }
 

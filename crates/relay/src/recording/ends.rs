@@ -16,7 +16,7 @@ use crate::chunk::Chunk;
 use crate::chunk::Closing;
 use crate::chunk::Fate;
 use crate::env::Env;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::resume::Present;
 
 impl Recording {
@@ -96,7 +96,9 @@ impl Recording {
         let handles: Vec<StreamHandle> = self.streams.keys().copied().collect();
         for handle in handles {
             let Some(stream) = self.streams.get_mut(&handle) else { continue };
-            let steps = stream.merge.expire(now, timeout);
+            // What waits behind a full disk has not waited too long.
+            let is_held = env.room.was_short(now, timeout);
+            let steps = if is_held { Vec::new() } else { stream.merge.expire(now, timeout) };
             let since = stream.merge.rotation_since();
             self.carry_out(env, handle, steps)?;
             if since.is_some_and(|since| now.saturating_duration_since(since) > timeout) {
@@ -111,6 +113,9 @@ impl Recording {
         let old: Vec<RelaySessionId> =
             self.sessions.iter().filter(|(_, s)| is_old(s.ended)).map(|(id, _)| *id).collect();
         self.drop_streams(env, |stream| old.contains(&stream.session))?;
+        // Those whose end failed.
+        let chunks: Vec<ChunkId> = self.chunks.keys().copied().collect();
+        chunks.into_iter().try_for_each(|id| self.finish_chunk(env, id))?;
         self.retire(env)
     }
 
@@ -138,6 +143,10 @@ impl Recording {
             }
             _ => Ok(()),
         };
+        // There is time until there is room.
+        if noted.as_ref().is_err_and(Error::is_no_room) {
+            return noted;
+        }
         let open: Vec<ChunkId> = self.chunks.keys().copied().collect();
         for id in open {
             if let Some(chunk) = self.chunks.get_mut(&id).filter(|chunk| chunk.is_open()) {

@@ -37,6 +37,17 @@ impl Recording {
         Ok(())
     }
 
+    /// Whether all of them may be written, before the first piece is.
+    pub(crate) fn has_metadata_room(
+        &mut self,
+        env: &Env,
+        session: RelaySessionId,
+        request: &SendMetadata<'_>,
+    ) -> Result<()> {
+        let added = request.bytes.len() as u64 + u64::from(request.padding_len);
+        self.own(session, request.handle)?.check_metadata_len(env, added)
+    }
+
     pub(crate) fn reset_metadata(
         &mut self,
         env: &Env,

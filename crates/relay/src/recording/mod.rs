@@ -9,6 +9,8 @@
 
 mod chunks;
 mod ends;
+#[cfg(test)]
+mod faulty;
 mod metadata;
 pub(crate) mod packets;
 mod pending;

@@ -198,12 +198,12 @@ impl Recording {
     }
 
     /// Does what the stream's halves allow, then lets the stream go if it is closed and complete.
-    pub(super) fn settle(&mut self, env: &Env, handle: StreamHandle) -> Result<()> {
+    pub(crate) fn settle(&mut self, env: &Env, handle: StreamHandle) -> Result<()> {
         loop {
             let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
             match stream.merge.step() {
                 Step::Wait => break,
-                step => self.carry_out(env, handle, [step])?,
+                step => self.try_step(env, handle, step)?,
             }
         }
         let Some(stream) = self.streams.get(&handle) else { return Ok(()) };
@@ -212,6 +212,25 @@ impl Recording {
             Some(last) if stream.merge.is_complete(last, false) => self.drop_stream(env, handle),
             _ => Ok(()),
         }
+    }
+
+    /// Does what can be done for the streams of a session, after the disk had no room for it.
+    pub(crate) fn go_on(&mut self, env: &Env, session: RelaySessionId) -> Result<()> {
+        let own = self.streams.iter().filter(|(_, stream)| stream.session == session);
+        let own: Vec<StreamHandle> = own.map(|(handle, _)| *handle).collect();
+        own.into_iter().try_for_each(|handle| self.settle(env, handle))
+    }
+
+    /// Does a step. An entry for which the disk has no room waits for the next time.
+    fn try_step(&mut self, env: &Env, handle: StreamHandle, step: Step) -> Result<()> {
+        let done = self.carry_out(env, handle, [step]);
+        if let (Err(error), Step::Commit(..)) = (&done, step)
+            && error.is_no_room()
+            && let Some(stream) = self.streams.get_mut(&handle)
+        {
+            stream.merge.put_back(step);
+        }
+        done
     }
 
     pub(super) fn carry_out(
@@ -286,7 +305,7 @@ fn refused(why: Refused, handle: StreamHandle, found: NetSeqNum, limit: usize) -
     }
 }
 
-/// Notes losses in the chunk and, for the time after a crash, in its journal.
+/// Notes losses in the chunk and, for the time after a crash, in its journal as soon as there is room for that.
 fn note_losses(
     env: &Env,
     chunk: &mut Chunk,
@@ -300,9 +319,17 @@ fn note_losses(
             LossCause::Network | LossCause::PacketNeverCame | LossCause::IndexNeverCame => {}
         }
         let is_noted = chunk.losses.add(stream.clone(), loss, env.limits.losses_per_chunk);
-        if let (true, Some(number)) = (is_noted, chunk.journal) {
-            journal::append_loss(&env.root, number, stream, &loss)?;
+        if is_noted {
+            chunk.losses_to_note.push_back((stream.clone(), loss));
         }
+    }
+    let Some(number) = chunk.journal else { return Ok(()) };
+    while let Some((stream, loss)) = chunk.losses_to_note.front() {
+        match journal::append_loss(&env.root, number, stream, loss) {
+            Err(error) if error.is_no_room() => return Ok(()),
+            noted => noted?,
+        }
+        chunk.losses_to_note.pop_front();
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use super::Recording;
 use crate::env::Env;
 use crate::error::Error;
 use crate::error::Result;
+use crate::merge::{Lost, Place, Step};
 use crate::names;
 use crate::stream::Kind;
 use crate::stream::Stream;
@@ -47,7 +48,7 @@ impl Recording {
         let folder = chunk.folder.clone();
         self.note_stream(env, &path, id)?;
         self.feed.add(session, shown, request, || env.next_trace());
-        if let Err(error) = stream.enter(env, &folder, &folder, None) {
+        if let Err(error) = stream.enter(env, (&folder, &folder), None) {
             self.feed.forget(shown);
             return Err(error);
         }
@@ -65,11 +66,8 @@ impl Recording {
         if let Some(chunk) = request.new_chunk {
             self.open_chunk(chunk)?;
         }
+        self.end_rotations(env, session, request)?;
         for position in &request.positions {
-            self.own(session, position.handle)?;
-        }
-        for position in &request.positions {
-            self.finish_waiting_rotation(env, position.handle)?;
             let stream = self.own(session, position.handle)?;
             stream.target = request.new_chunk;
             let at = match stream.kind {
@@ -77,7 +75,22 @@ impl Recording {
                 Kind::Indexed { .. } | Kind::Bare => position.rotate_at,
             };
             stream.merge.rotate_at(at, now);
-            self.settle(env, position.handle)?;
+        }
+        // One that has no room must not keep the others.
+        let settled = request.positions.iter().map(|it| self.settle(env, it.handle));
+        settled.fold(Ok(()), Result::and)
+    }
+
+    /// Makes rotations that still wait happen now, of the streams that are to rotate again.
+    pub(crate) fn end_rotations(
+        &mut self,
+        env: &Env,
+        session: RelaySessionId,
+        request: &RotateStreams,
+    ) -> Result<()> {
+        for position in &request.positions {
+            self.own(session, position.handle)?;
+            self.finish_waiting_rotation(env, position.handle)?;
         }
         Ok(())
     }
@@ -98,7 +111,8 @@ impl Recording {
         Ok(())
     }
 
-    /// A stream enters the chunk its rotation names, or none. Whatever fails, it has left the one before.
+    /// A stream enters the chunk its rotation names, or none. Whatever fails, it has left the one before; but when there is no room for
+    /// it, it stays there and the rotation waits.
     pub(super) fn follow_rotation(
         &mut self,
         env: &Env,
@@ -106,14 +120,19 @@ impl Recording {
         at: PacketSeqNum,
     ) -> Result<()> {
         let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
-        stream.meter.rotated();
-        let left = stream.chunk.take();
-        let entered = match stream.target.take() {
+        let (left, target) = (stream.chunk, stream.target);
+        let entered = match target {
             None => Ok(()),
             Some(id) => self.enter_from(env, handle, (left, id), at),
         };
-        if let Some(stream) = self.streams.get_mut(&handle).filter(|stream| stream.chunk.is_none())
-        {
+        let Some(stream) = self.streams.get_mut(&handle) else { return entered };
+        if entered.as_ref().is_err_and(Error::is_no_room) {
+            stream.merge.put_back(Step::Rotate(at));
+            return entered;
+        }
+        stream.meter.rotated();
+        stream.target = None;
+        if target.is_none() || entered.is_err() {
             env.counters.beyond_last_chunk.add(stream.merge.drain().len() as u64);
             stream.leave();
         }
@@ -138,13 +157,25 @@ impl Recording {
         let old = left.and_then(|id| self.chunks.get(&id)).map(|old| old.folder.clone());
         let old = old.unwrap_or_default();
         let new = self.chunks.get(&id).ok_or(Error::UnknownChunk { chunk: id })?;
-        let first = stream.split(env, &old, at.get())?;
-        let (number, shown) = (stream.file_number(), stream.shown);
-        let moved = stream.enter(env, &old, &new.folder, first)?;
-        if let (Some(left), Some(first)) = (left, first) {
-            self.feed.relocate(shown, (left, number, first), moved, id);
+        let pivot = stream.split(env, &old, at.get())?;
+        let note = pivot.zip(new.journal);
+        let moved = stream.enter(env, (&old, &new.folder), note)?;
+        if let (Some(left), Some(Place { file, offset })) = (left, pivot) {
+            self.feed.relocate(stream.shown, (left, file, offset), &moved, id);
         }
         self.enter_chunk(handle, id)
+    }
+
+    /// Does a step of a stream that ends. An entry for which the disk has no room is one that never came: sealing makes it
+    /// from the packet.
+    fn release_last(&mut self, env: &Env, handle: StreamHandle, step: Step) -> Result<()> {
+        match (self.carry_out(env, handle, [step]), step) {
+            (Err(error), Step::Commit(place, index)) if error.is_no_room() => {
+                let lost = Lost::Index(index.net_seq_num, place);
+                self.carry_out(env, handle, [Step::Lost(lost)])
+            }
+            (done, _) => done,
+        }
     }
 
     pub(crate) fn close_stream(
@@ -180,7 +211,8 @@ impl Recording {
         let cut = if can_resume { self.cut_to_committed(env, handle) } else { Ok(()) };
         let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
         let steps = stream.merge.drain();
-        let released = stopped.and(cut).and(self.carry_out(env, handle, steps));
+        let released = steps.into_iter().map(|step| self.release_last(env, handle, step));
+        let released = released.fold(stopped.and(cut), Result::and);
         let Some(stream) = self.streams.remove(&handle) else { return released };
         if can_resume && stream.closing.is_none() {
             self.feed.suspend_stream(stream.shown);

@@ -11,6 +11,7 @@ mod cut;
 mod described;
 mod disk;
 mod doors;
+mod full;
 mod hostile;
 mod live_real;
 mod lttng_view;

@@ -274,7 +274,7 @@ impl Run {
         self.read_some();
         if !self.is(Mutant::SecretMoves) {
             let from = (disk::chunk_id(old), file, first);
-            self.feed.relocate(handle, from, moved as u64, disk::chunk_id(new));
+            self.feed.relocate(handle, from, &[moved as u64], disk::chunk_id(new));
         }
     }
 }

@@ -180,7 +180,7 @@ fn packets_that_were_moved_are_found_where_they_are() {
     for number in 0..4 {
         release(&mut stream, number, number * 10, now);
     }
-    stream.relocate((chunk(0), 0, 8192), 2, chunk(1));
+    stream.relocate((chunk(0), 0, 8192), &[2], chunk(1));
     let at = |number| {
         let packet = stream.find(ORIGIN + number).unwrap().unwrap();
         (packet.chunk, packet.entry.offset_bytes)

@@ -104,6 +104,9 @@ pub struct Limits {
     pub packet_bytes: u64,
     /// Packets and index entries of one stream that wait for their other half.
     pub unpaired_per_stream: usize,
+    /// Bytes of memory that those of all streams may take up beyond the first 16 of each; when they do, a stream that brings more is
+    /// cut to its newest 16.
+    pub unpaired_bytes: usize,
     /// How long they may wait.
     pub pair_timeout: Duration,
     /// How long the acknowledgement of an index entry waits for its packet while nothing comes on the data connection. A
@@ -160,6 +163,7 @@ impl Default for Limits {
             streams_per_chunk: 1 << 20,
             packet_bytes: 1 << 30,
             unpaired_per_stream: 4096,
+            unpaired_bytes: 64 << 20,
             pair_timeout: Duration::from_secs(120),
             ack_patience: Duration::from_millis(500),
             room_patience: Duration::from_secs(600),

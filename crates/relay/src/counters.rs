@@ -40,6 +40,8 @@ counters! {
     packets_without_index,
     /// Index entries whose packet never came: dropped.
     indexes_without_packet,
+    /// Of those two, ones that were given up because those of all streams took up [`crate::Limits::unpaired_bytes`].
+    halves_given_up,
     /// Packets of which nothing came, seen by the numbers of those that came after them.
     packets_never_came,
     /// Packets that the tracer lost before it sent them.

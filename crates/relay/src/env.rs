@@ -11,7 +11,9 @@ use crate::config::Limits;
 use crate::counters::Counters;
 use crate::feed::TraceFile;
 use crate::files::OpenFiles;
+use crate::halves::Halves;
 use crate::journal;
+use crate::merge::HALF_BYTES;
 use crate::names::Names;
 use crate::room::Room;
 use crate::root::Root;
@@ -27,6 +29,8 @@ pub(crate) struct Env {
     pub(crate) files: Arc<OpenFiles>,
     /// Bytes of memory for large requests.
     pub(crate) request_room: Arc<Semaphore>,
+    /// Memory for packets without entries, and entries without packets.
+    pub(crate) halves: Arc<Halves>,
     /// Who waits for room on the disk.
     pub(crate) room: Arc<Room>,
     /// Files that viewers have read last, and may go on with.
@@ -50,6 +54,7 @@ impl Env {
         first_number: u64,
     ) -> Self {
         let files = Arc::new(OpenFiles::new(limits.open_files));
+        let halves = Arc::new(Halves::new(limits.unpaired_bytes, HALF_BYTES));
         let request_room = limits.request_bytes.clamp(1, Semaphore::MAX_PERMITS);
         let viewed = Arc::new(OpenFiles::new(limits.viewed_open_files));
         Self {
@@ -60,6 +65,7 @@ impl Env {
             outbox,
             files,
             request_room: Arc::new(Semaphore::new(request_room)),
+            halves,
             room: Arc::default(),
             viewed,
             next_number: AtomicU64::new(first_number),

@@ -56,6 +56,7 @@ mod event;
 mod faults;
 mod feed;
 mod files;
+mod halves;
 mod index;
 mod intake;
 mod jobs;

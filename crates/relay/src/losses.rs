@@ -14,6 +14,7 @@ use wire::live::{PacketIndex, RelativePath};
 
 use crate::merge::Lost;
 use crate::release::Released;
+use crate::resume::LastPacket;
 
 /// Who lost something, and how that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -185,6 +186,17 @@ impl Meter {
             }
             Released::Beacon(_) => Vec::new(),
         }
+    }
+
+    /// Its producer was away after this packet.
+    pub(crate) fn goes_on(&mut self, last: &LastPacket) {
+        let number = Some(last.number);
+        self.last = last.discarded.map(|discarded| Seen { number, discarded });
+    }
+
+    /// Event records that the tracer has discarded until the last packet.
+    pub(crate) fn discarded(&self) -> Option<u64> {
+        self.last.map(|last| last.discarded)
     }
 
     /// The stream enters another chunk.

@@ -19,6 +19,7 @@ use wire::live::{RelativePath, UnixSeconds};
 use crate::error::{FileContext, Result};
 use crate::feed::Documents;
 use crate::names;
+use crate::resume::{LastPacket, Positions};
 use crate::root::Root;
 use crate::seal::parent;
 
@@ -52,8 +53,8 @@ pub(crate) struct Mended {
     pub(crate) last_change: UnixSeconds,
     /// Files of streams and metadata, relative to the chunk's folder.
     pub(crate) members: BTreeSet<RelativePath>,
-    /// Packet sequence number of the last packet of each stream file, by its path in the chunk.
-    pub(crate) positions: BTreeMap<RelativePath, u64>,
+    /// The last packet of each stream file, by its path in the chunk.
+    pub(crate) positions: Positions,
 }
 
 /// Which files of a chunk's folder are the chunk's.
@@ -84,7 +85,7 @@ pub(crate) fn mend(
         last_packet: None,
         last_change: UnixSeconds::new(0),
         members: BTreeSet::new(),
-        positions: BTreeMap::new(),
+        positions: Positions::new(),
     };
     let mut mender = Mender { root, folder, makes_indexes, mended };
     match parts {
@@ -280,8 +281,10 @@ impl Mender<'_> {
             self.root.write_whole(&index_folder, &index_name, &bytes)?;
         }
         self.note_end(class, &index);
-        if let Some(last) = index.entries.last().and_then(|entry| entry.position) {
-            self.mended.positions.insert(member.clone(), last.packet_seq_num);
+        if let Some((last, position)) = index.entries.last().and_then(|it| Some((it, it.position?)))
+        {
+            let (number, discarded) = (position.packet_seq_num, Some(last.events_discarded));
+            self.mended.positions.insert(member.clone(), LastPacket { number, discarded });
         }
         self.mended.streams += 1;
         self.mended.bytes += if can_tell { plan.len } else { len };

@@ -15,9 +15,12 @@
 //! This module decides; [`crate::stream`] acts on files.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wire::live::{NetSeqNum, PacketIndex, PacketSeqNum};
+
+use crate::halves::{FREE, Halves, Share};
 
 /// Where a packet lies in a stream's trace files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +38,9 @@ struct Pair {
     index: Option<PacketIndex>,
     since: Instant,
 }
+
+/// Memory that one takes up, in a tree whose nodes are half full.
+pub(crate) const HALF_BYTES: usize = 2 * size_of::<(NetSeqNum, Pair)>();
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +91,7 @@ pub(crate) struct Merge {
     rotation: Option<Rotation>,
     /// What the last step took out.
     undo: Undo,
+    share: Share,
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +121,11 @@ pub(crate) enum Refused {
 }
 
 impl Merge {
+    /// Its halves are held in memory that all streams share.
+    pub(crate) fn new(halves: &Arc<Halves>) -> Self {
+        Self { share: halves.share(), ..Self::default() }
+    }
+
     /// A packet's header came; its bytes follow.
     pub(crate) fn packet_begins(
         &mut self,
@@ -145,6 +157,7 @@ impl Merge {
         self.last_data = Some(number);
         if indexed {
             self.pair(number, now).place = Some(place);
+            self.share.holds(self.waiting.len());
         }
     }
 
@@ -169,6 +182,7 @@ impl Merge {
         }
         self.last_index = Some(number);
         self.pair(number, now).index = Some(index);
+        self.share.holds(self.waiting.len());
         Ok(())
     }
 
@@ -248,6 +262,7 @@ impl Merge {
             return Step::Lost(Lost::Both(before, last));
         }
         self.waiting.remove(&number);
+        self.share.holds(self.waiting.len());
         self.undo.since = Some(pair.since);
         self.undo.last_committed = self.last_committed;
         self.undo.resolved = self.resolved.replace(number);
@@ -265,6 +280,18 @@ impl Merge {
             let is_whole = pair.place.is_some() && pair.index.is_some();
             !is_whole && now.saturating_duration_since(pair.since) > timeout
         })
+    }
+
+    /// Gives up the oldest halves but for the newest that every stream may have.
+    pub(crate) fn shed(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while self.waiting.len() > FREE
+            && let Some((number, pair)) = self.waiting.first_key_value().map(|(n, p)| (*n, *p))
+            && (pair.place.is_none() || pair.index.is_none())
+        {
+            steps.push(self.resolve(number, pair, true));
+        }
+        steps
     }
 
     /// Takes all that waits out; pairs that a rotation held are commits.
@@ -302,6 +329,7 @@ impl Merge {
 
     /// Forgets all halves that wait; gives where their packets are.
     pub(crate) fn forget_waiting(&mut self) -> impl Iterator<Item = Place> + use<> {
+        self.share.holds(0);
         std::mem::take(&mut self.waiting).into_values().filter_map(|pair| pair.place)
     }
 
@@ -414,6 +442,36 @@ mod tests {
 
     fn commit(net: u64, packet: u64) -> Step {
         Step::Commit(place(net * 4096), entry(net, packet))
+    }
+
+    #[test]
+    fn halves_of_all_streams_have_one_bound_and_each_stream_keeps_some() {
+        let halves = Arc::new(Halves::new(10 * HALF_BYTES, HALF_BYTES));
+        let mut merges = [Merge::new(&halves), Merge::new(&halves)];
+        let now = Instant::now();
+        let bring = |merge: &mut Merge, number: u64| {
+            let place = Place { file: 0, offset: 8 * number };
+            merge.packet_begins(NetSeqNum::new(number), 1000).unwrap();
+            merge.packet_done(NetSeqNum::new(number), place, true, now);
+        };
+        for number in 0..(FREE as u64 + 10) {
+            bring(&mut merges[0], number);
+        }
+        for number in 0..FREE as u64 {
+            bring(&mut merges[1], number);
+        }
+        assert!(!halves.is_full());
+        bring(&mut merges[1], FREE as u64);
+        assert!(halves.is_full());
+        assert_eq!(merges[1].shed().len(), 1);
+        assert!(!halves.is_full());
+        // An entry still finds the newest of them.
+        merges[1].index(entry(FREE as u64, 0), 1000, now).unwrap();
+        assert!(!merges[1].is_resolved(NetSeqNum::new(FREE as u64)));
+        bring(&mut merges[0], 100);
+        assert!(halves.is_full());
+        drop(merges);
+        assert!(!halves.is_full());
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub struct Interrupted {
     pub chunk: ChunkId,
     /// The folder it is in, absolute.
     pub folder: PathBuf,
-    /// Whether it is sealed; when it could not be, the log says why, and the next start tries again.
+    /// Whether it is sealed; when it could not be, the log says why, and it is tried again as long as the relay runs.
     pub is_sealed: bool,
     /// Data files of streams in it, metadata not counted.
     pub streams: usize,
@@ -111,18 +111,22 @@ fn empty_trash(root: &Root) -> Result<()> {
 }
 
 impl Found {
-    /// Hands over the chunks that reached their last place, and seals the interrupted ones.
-    pub(crate) fn seal(&mut self, env: &Env) {
+    /// Hands over the chunks that reached their last place, and seals the interrupted ones; gives those that are to be tried again.
+    pub(crate) fn seal(&mut self, env: &Env) -> Vec<Attempts> {
         for (number, folder) in self.moved.drain(..) {
             let taken = env.outbox.add(&env.root, &folder, &env.counters);
             if let Err(error) = taken.and_then(|()| journal::remove(&env.root, number)) {
                 self.recovered.unreadable.push(error);
             }
         }
+        let mut again = Vec::new();
         for (job, told) in self.jobs.drain(..).zip(&mut self.recovered.interrupted) {
-            if let Some(Done { event: Event::Sealed(sealed), .. }) =
-                Attempts::of(Job::Seal(Box::new(job))).run(env)
-            {
+            let mut attempts = Attempts::of(Job::Seal(Box::new(job)));
+            let done = attempts.run(env);
+            if done.is_none() {
+                again.push(attempts);
+            }
+            if let Some(Done { event: Event::Sealed(sealed), .. }) = done {
                 let moved = |path: &PathBuf| match path.strip_prefix(&told.folder) {
                     Ok(rest) => sealed.folder.join(rest),
                     Err(_) => path.clone(),
@@ -132,6 +136,7 @@ impl Found {
                 told.is_sealed = true;
             }
         }
+        again
     }
 
     fn chunk(

@@ -44,7 +44,7 @@ pub(crate) struct Registry {
     events: broadcast::Sender<Event>,
     /// At most one job for each chunk there is, so bounded by the limits of chunks and recordings.
     /// Whose they are is told by where a recording session is in memory, which stays while it has jobs.
-    jobs: Mutex<Jobs<usize, (Arc<Shared>, Attempts)>>,
+    jobs: Mutex<Jobs<usize, (Option<Arc<Shared>>, Attempts)>>,
     pub(crate) job_added: Notify,
 }
 
@@ -103,6 +103,18 @@ impl Registry {
         }
     }
 
+    /// Adds jobs that failed at the start, of recording sessions that are not here.
+    pub(crate) fn try_again(&self, jobs: Vec<Attempts>) {
+        let then = Instant::now() + self.env.outbox.announce.first_pause;
+        let mut waiting = lock(&self.jobs);
+        // No recording session is at one of these places.
+        for (whose, attempts) in (0..).zip(jobs) {
+            waiting.again(whose, (None, attempts), then);
+        }
+        drop(waiting);
+        self.job_added.notify_one();
+    }
+
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
     }
@@ -120,7 +132,7 @@ impl Registry {
             let mut waiting = lock(&self.jobs);
             for job in jobs {
                 let job = Attempts::of(job);
-                waiting.add(Arc::as_ptr(shared).addr(), (Arc::clone(shared), job));
+                waiting.add(Arc::as_ptr(shared).addr(), (Some(Arc::clone(shared)), job));
             }
             drop(waiting);
             self.job_added.notify_one();
@@ -247,6 +259,8 @@ impl Registry {
         };
         let text = |name: &Option<Name>| name.as_ref().map(Name::to_string).unwrap_or_default();
         let goes_on = known.is_some();
+        // Nothing has changed yet when this fails.
+        let past = if goes_on { sealed_chunks(&self.env.root, &folder)? } else { Vec::new() };
         let present = identity.map(|identity| {
             let known = known.map_or_else(|| self.note(identity, &folder), Ok)?;
             Ok::<_, Error>(Present {
@@ -263,7 +277,6 @@ impl Registry {
         if !folder.is_empty() {
             tables.folders.insert(folder.clone());
         }
-        let past = if goes_on { sealed_chunks(&self.env.root, &folder)? } else { Vec::new() };
         let feed = self.feeds.open(id, request, past, &self.env.limits);
         tables.feeds.retain(|(_, feed)| feed.strong_count() > 0);
         if !folder.is_empty() {
@@ -399,12 +412,12 @@ impl Registry {
             let Announce { first_pause, longest_pause, .. } = self.env.outbox.announce;
             let left = match attempts.run(&self.env) {
                 Some(done) => {
-                    self.job_is_done(&shared, done);
+                    self.job_is_done(shared.as_ref(), done);
                     None
                 }
                 None => {
                     let pause = pause(first_pause, longest_pause, attempts.failures());
-                    let job = (Arc::clone(&shared), attempts);
+                    let job = (shared.clone(), attempts);
                     lock(&self.jobs).again(whose, job, Instant::now() + pause)
                 }
             };
@@ -412,7 +425,7 @@ impl Registry {
             if let Some((_, attempts)) = left
                 && let Some(done) = attempts.give_up(&self.env)
             {
-                self.job_is_done(&shared, done);
+                self.job_is_done(shared.as_ref(), done);
             }
             let mut jobs = lock(&self.jobs);
             jobs.end(whose);
@@ -423,9 +436,9 @@ impl Registry {
         }
     }
 
-    fn job_is_done(&self, shared: &Arc<Shared>, Done { event, chunk }: Done) {
+    fn job_is_done(&self, shared: Option<&Arc<Shared>>, Done { event, chunk }: Done) {
         self.tell(event);
-        if let Some((chunk, folder)) = chunk {
+        if let (Some(shared), Some((chunk, folder))) = (shared, chunk) {
             self.act(shared, |recording, _| recording.chunk_is_done(chunk, folder));
             shared.chunk_done.notify_waiters();
         }

@@ -6,17 +6,18 @@
 //! `key value`:
 //!
 //! ```text
-//! relay-session 2                      format and version
+//! relay-session 3                      format and version
 //! sessiond 00112233445566778899aabbccddeeff
 //! id 3                                 of the session in that sessiond
 //! created 1795191738                   by the producer's clock, seconds
 //! wanted vm/cap-20261120-162218        the folder it asks for
 //! folder vm/cap-20261120-162218-1      the folder it has
 //! owner web-1                          who made it, when that was shown
-//! last 17 kernel/ch_0                  number of the last packet of a stream; any number of such lines
+//! last 17 5 kernel/ch_0                number of the last packet of a stream, and how many event records the tracer had discarded
+//!                                      until then (`-`: not known); any number of such lines
 //! ```
 //!
-//! Version 1 has no `last` lines.
+//! Version 1 has no `last` lines, those of version 2 no count.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -28,7 +29,8 @@ use crate::error::{Error, FileContext, Result};
 use crate::journal::Number;
 use crate::root::Root;
 
-const FIRST_LINE: &str = "relay-session 2";
+const FIRST_LINE: &str = "relay-session 3";
+const FIRST_LINE_2: &str = "relay-session 2";
 const FIRST_LINE_1: &str = "relay-session 1";
 const SUFFIX: &str = ".session";
 /// Longest file that is read or written, in bytes.
@@ -51,16 +53,25 @@ pub(crate) struct Identity {
 pub(crate) struct Known {
     pub(crate) number: Number,
     pub(crate) folder: RelativePath,
-    /// Packet sequence number of the last packet of each stream, by its path in the chunk.
+    /// The last packet of each stream, by its path in the chunk.
     pub(crate) positions: Positions,
 }
 
-/// Packet sequence numbers by the stream's path in its chunk.
-pub(crate) type Positions = BTreeMap<RelativePath, u64>;
+/// Last packets by the stream's path in its chunk.
+pub(crate) type Positions = BTreeMap<RelativePath, LastPacket>;
+
+/// What is known of a stream's last packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LastPacket {
+    /// Packet sequence number.
+    pub(crate) number: u64,
+    /// Event records that the tracer had discarded until then.
+    pub(crate) discarded: Option<u64>,
+}
 
 impl Known {
     /// Notes the last packet of a stream.
-    pub(crate) fn note(&mut self, stream: RelativePath, last: u64) {
+    pub(crate) fn note(&mut self, stream: RelativePath, last: LastPacket) {
         if self.positions.len() < MAX_POSITIONS || self.positions.contains_key(&stream) {
             self.positions.insert(stream, last);
         }
@@ -110,8 +121,9 @@ impl Identity {
         let mut text = format!(
             "{FIRST_LINE}\nsessiond {sessiond}\nid {id}\ncreated {created}\nwanted {wanted}\nfolder {folder}\n{owner}"
         );
-        for (path, last) in positions {
-            let line = format!("last {last} {path}\n");
+        for (path, LastPacket { number, discarded }) in positions {
+            let discarded = discarded.map_or_else(|| "-".to_owned(), |count| count.to_string());
+            let line = format!("last {number} {discarded} {path}\n");
             if text.len() + line.len() > MAX_LEN {
                 tracing::warn!(%folder, "too many streams to note the last packets of all");
                 break;
@@ -134,7 +146,7 @@ impl Identity {
         let path = |number, key| {
             RelativePath::new(field(number, key)?).map_err(|_problem| -> usize { number })
         };
-        if !matches!(lines.first(), Some(&(FIRST_LINE | FIRST_LINE_1))) {
+        if !matches!(lines.first(), Some(&(FIRST_LINE | FIRST_LINE_2 | FIRST_LINE_1))) {
             return Err(1);
         }
         let hex = field(2, "sessiond")?;
@@ -149,9 +161,19 @@ impl Identity {
         };
         let folder = path(6, "folder")?;
         let mut positions = Positions::new();
+        let has_count = lines.first() == Some(&FIRST_LINE);
         for number in 7 + usize::from(owner.is_some())..=lines.len() {
-            let (last, path) = field(number, "last")?.split_once(' ').ok_or(number)?;
+            let (last, mut path) = field(number, "last")?.split_once(' ').ok_or(number)?;
+            let mut discarded = None;
+            if has_count {
+                let (count, rest) = path.split_once(' ').ok_or(number)?;
+                path = rest;
+                if count != "-" {
+                    discarded = Some(count.parse().map_err(|_problem| number)?);
+                }
+            }
             let last = last.parse().map_err(|_problem| number)?;
+            let last = LastPacket { number: last, discarded };
             positions.insert(RelativePath::new(path).map_err(|_problem| number)?, last);
         }
         Ok((identity, folder, positions))
@@ -208,6 +230,10 @@ fn file_name(Number(number): Number) -> String {
 mod tests {
     use super::*;
 
+    const fn last(number: u64, discarded: Option<u64>) -> LastPacket {
+        LastPacket { number, discarded }
+    }
+
     #[test]
     fn what_is_written_is_read_back_and_damage_is_named_by_its_line() {
         let folder = tempfile::tempdir().unwrap();
@@ -226,13 +252,23 @@ mod tests {
             known.positions.clear();
             identity.write(&root, &known).unwrap();
             assert_eq!(read(&root, Number(4)).unwrap(), (identity.clone(), known.clone()));
-            known.note(RelativePath::new("kernel/ch_0").unwrap(), 17);
-            known.note(RelativePath::new("kernel/ch 1").unwrap(), 0);
+            known.note(RelativePath::new("kernel/ch_0").unwrap(), last(17, Some(5)));
+            known.note(RelativePath::new("kernel/ch 1").unwrap(), last(0, None));
             identity.write(&root, &known).unwrap();
             assert_eq!(read(&root, Number(4)).unwrap(), (identity.clone(), known.clone()));
         }
         let text = std::fs::read_to_string(folder.path().join(".relay/4.session")).unwrap();
-        let old = text.replace("session 2", "session 1").replace("last 17 kernel/ch_0\n", "");
+        let old = text.replace("session 3", "session 2").replace("last 17 5 ", "last 17 ");
+        let old = old.replace("last 0 - ", "last 0 ");
+        let without_count = [("kernel/ch 1", 0), ("kernel/ch_0", 17)];
+        let without_count = without_count
+            .map(|(path, number)| (RelativePath::new(path).unwrap(), last(number, None)));
+        let without_count = Positions::from(without_count);
+        assert_eq!(
+            Identity::parse(&old),
+            Ok((identity.clone(), known.folder.clone(), without_count))
+        );
+        let old = old.replace("session 2", "session 1").replace("last 17 kernel/ch_0\n", "");
         let old = old.replace("last 0 kernel/ch 1\n", "");
         assert_eq!(Identity::parse(&old), Ok((identity, known.folder, Positions::new())));
         let lines: Vec<&str> = text.lines().collect();

@@ -104,8 +104,9 @@ impl Relay {
         let counters = Counters::default();
         let outbox = Outbox::open(&root, announce, compress.is_some(), &counters)?;
         let env = Env::new(root, names, limits, counters, outbox, found.next_number);
-        found.seal(&env);
+        let again = found.seal(&env);
         let registry = Arc::new(Registry::new(env, found.known));
+        registry.try_again(again);
         let inside = Arc::new(Inside::new(Arc::clone(&registry))?);
         let (stop, stopped) = watch::channel(false);
         let (sealer_stop, sealer_stopped) = watch::channel(false);

@@ -38,6 +38,9 @@ impl Recording {
             return Err(Error::Limit { what: "chunks of one recording session", limit });
         }
         let folder = match &request.override_name {
+            Some(name) if names::is_reserved(name.as_str()) => {
+                return Err(Error::ReservedPath { path: name.to_string() });
+            }
             Some(name) => self.folder.join(name),
             // Further sessions of snapshots may have the same folder.
             None if self.purpose == Purpose::Snapshots => {

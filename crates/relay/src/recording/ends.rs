@@ -77,7 +77,8 @@ impl Recording {
         self.sessions.retain(|other, _| *other == id);
         let Some(present) = &self.resume else { return Ok(Vec::new()) };
         let positions = present.known.positions.iter();
-        let positions = positions.map(|(path, last)| (path.clone(), PacketSeqNum::new(*last)));
+        let positions =
+            positions.map(|(path, last)| (path.clone(), PacketSeqNum::new(last.number)));
         let positions = positions.collect();
         self.close_open_chunks(env)?;
         Ok(positions)

@@ -348,7 +348,7 @@ fn a_relay_that_is_killed_between_any_two_changes_has_all_that_it_acknowledged_o
             let root = Root::open(folder.path()).unwrap();
             let mut found = recover(&root, &Names::new(TimeZone::Utc)).unwrap();
             drop(root);
-            found.seal(&env(folder.path()));
+            assert!(found.seal(&env(folder.path())).is_empty());
             assert!(found.recovered.unreadable.is_empty(), "{:?}", found.recovered.unreadable);
             let sealed = sealed(folder.path());
             let once: BTreeSet<u64> = sealed.iter().copied().collect();

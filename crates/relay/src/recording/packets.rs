@@ -105,7 +105,20 @@ impl Recording {
         stream.merge.packet_done(header.net_seq_num, slot.place, indexed, now);
         env.counters.packets.add(1);
         env.counters.packet_bytes.add(header.packet_len());
-        self.settle(env, handle)
+        self.settle(env, handle)?;
+        self.shed(env, handle)
+    }
+
+    /// Gives up what a stream holds when all hold too much.
+    fn shed(&mut self, env: &Env, handle: StreamHandle) -> Result<()> {
+        if !env.halves.is_full() {
+            return Ok(());
+        }
+        let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
+        let steps = stream.merge.shed();
+        let halves = steps.iter().filter(|step| !matches!(step, Step::Lost(Lost::Both(..))));
+        env.counters.halves_given_up.add(halves.count() as u64);
+        self.carry_out(env, handle, steps)
     }
 
     /// The connection ended inside the packet: what was written of it is cut off, unless the stream did that when it ended.
@@ -171,6 +184,7 @@ impl Recording {
             .index(index, max, now)
             .map_err(|why| refused(why, handle, index.net_seq_num, max))?;
         self.settle(env, handle)?;
+        self.shed(env, handle)?;
         Ok(self.awaited(session, handle, index.net_seq_num))
     }
 

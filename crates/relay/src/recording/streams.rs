@@ -15,8 +15,9 @@ use super::Recording;
 use crate::env::Env;
 use crate::error::Error;
 use crate::error::Result;
-use crate::merge::{Lost, Place, Step};
+use crate::merge::{Lost, Merge, Place, Step};
 use crate::names;
+use crate::resume::LastPacket;
 use crate::stream::Kind;
 use crate::stream::Stream;
 
@@ -36,9 +37,15 @@ impl Recording {
         let shown = env.next_shown_stream();
         let seen = (Arc::clone(&self.feed), shown);
         let mut stream = Stream::new(session, request, owner.kind, seen);
+        stream.merge = Merge::new(&env.halves);
         let path = stream.path_in_chunk();
         if path.components().next().is_none_or(names::is_reserved) || names::has_manifest(&path) {
             return Err(Error::ReservedPath { path: path.to_string() });
+        }
+        if let Some(present) = self.resume.as_ref().filter(|present| present.can_resume)
+            && let Some(last) = present.known.positions.get(&path)
+        {
+            stream.meter.goes_on(last);
         }
         let chunk = self.open_chunk(id)?;
         let limit = env.limits.streams_per_chunk;
@@ -221,7 +228,8 @@ impl Recording {
         }
         self.gone.push(handle);
         if let (Some(present), Some(number)) = (&mut self.resume, stream.merge.last_committed()) {
-            present.known.note(stream.path_in_chunk(), number.get());
+            let (number, discarded) = (number.get(), stream.meter.discarded());
+            present.known.note(stream.path_in_chunk(), LastPacket { number, discarded });
         }
         if self.left.len() >= LEFT_KEPT {
             self.left.pop_front();

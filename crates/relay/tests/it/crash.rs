@@ -293,6 +293,24 @@ fn schema() -> Schema {
 }
 
 #[test]
+fn an_interrupted_chunk_that_cannot_be_sealed_at_the_start_is_as_soon_as_it_can() {
+    let crash = Crash::new(false);
+    // Nothing can be written there.
+    let obstacle = crash.session_folder().join(".manifest.json.new");
+    fs::create_dir(&obstacle).unwrap();
+    let relay = crash.restart();
+    let [cut] = relay.recovered().interrupted.as_slice() else { panic!("one chunk") };
+    assert!(!cut.is_sealed);
+    assert!(relay.totals().seals_failed > 0);
+    fs::remove_dir(&obstacle).unwrap();
+    wait_until("the seal", || relay.totals().chunks_sealed == 1);
+    let manifests = manifests(&crash.image.path().canonicalize().unwrap());
+    let manifest = manifests.into_values().next().unwrap();
+    assert_eq!(manifest.origin.sealed_by, SealedBy::Interrupted);
+    crash.runtime.block_on(relay.shutdown());
+}
+
+#[test]
 fn a_move_that_had_begun_is_finished() {
     let crash = Crash::new(false);
     let to = "host/s-20261120-162218/archives/20261120T162218+0000-20261120T162219+0000-0";

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 
 use relay::{Limits, Relay};
 use tokio::runtime::Runtime;
-use wire::live::{Command, CommandHeader, Request, StreamHandle};
+use wire::live::{
+    ChunkId, Command, CommandHeader, CreateTraceChunk, DataHeader, Name, NetSeqNum, Request,
+    ReturnCode, StreamHandle, UnixSeconds,
+};
 
 use crate::client::is_closed;
 use crate::disk::wait_until;
@@ -91,5 +94,62 @@ fn metadata_have_a_limit_and_others_go_on() {
     assert_eq!(relay.totals().metadata_bytes, MIB as u64);
     modest.metadata(second, b"/* CTF 1.8 */");
     modest.ok(&Request::StreamsSent);
+    runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn a_chunk_cannot_take_the_name_of_what_the_relay_keeps() {
+    let (runtime, root) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let relay = start(&runtime, root.path(), Limits::default());
+    let mut producer = Producer::new(&relay, session("s"));
+    for name in ["archives", "20261120T162218+0000-3"] {
+        let request = Request::CreateTraceChunk(CreateTraceChunk {
+            chunk: ChunkId::new(0),
+            created: UnixSeconds::new(1),
+            override_name: Some(Name::new(name).unwrap()),
+        });
+        assert_eq!(producer.code(&request), ReturnCode::INVALID, "{name}");
+    }
+    runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn halves_that_one_producer_heaps_up_are_given_up_and_harm_no_other() {
+    let (runtime, root) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let limits = Limits { unpaired_bytes: 64 << 10, ..Limits::default() };
+    let relay = start(&runtime, root.path(), limits);
+    let mut heap = Producer::new(&relay, session("s"));
+    heap.chunk(0);
+    let first = heap.stream("ch_0", 0);
+    for number in 0..2000 {
+        heap.data
+            .write_all(
+                &DataHeader {
+                    stream: first,
+                    net_seq_num: NetSeqNum::new(number),
+                    data_len: 1,
+                    padding_len: 0,
+                }
+                .encode(),
+            )
+            .unwrap();
+        heap.data.write_all(&[1]).unwrap();
+    }
+    wait_until("the packets", || relay.totals().packets == 2000);
+    let given_up = relay.totals().halves_given_up;
+    assert!((1000..2000).contains(&given_up), "{given_up}");
+    assert_eq!(relay.totals().packets_without_index, given_up);
+    // The newest of them is there, and others pair as ever.
+    heap.index(first, 1999);
+    let mut other = Producer::new(&relay, session("t"));
+    other.chunk(0);
+    let stream = other.stream("ch_0", 0);
+    for number in 0..20 {
+        other.packet(stream, number);
+    }
+    for number in 0..20 {
+        other.index(stream, number);
+    }
+    assert_eq!(relay.totals().index_entries, 21);
     runtime.block_on(relay.shutdown());
 }

@@ -215,3 +215,37 @@ fn one_that_cannot_join_does_not_make_the_relay_forget_a_session() {
     assert_eq!((producer.folder.clone(), positions), (folder, position(0)));
     runtime.block_on(relay.shutdown());
 }
+
+#[test]
+fn what_the_tracer_discarded_while_its_relay_was_away_is_counted() {
+    for restarts in [false, true] {
+        let (runtime, root) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+        let mut relay = start(&runtime, root.path(), Limits::default());
+        let (mut producer, stream, _) = comes(&relay, 0);
+        let send = |producer: &mut Producer, stream, number, events_discarded| {
+            producer.packet(stream, number);
+            let entry = wire::live::PacketIndex { events_discarded, ..index(stream, number) };
+            producer.ok(&Request::SendIndex(entry));
+        };
+        send(&mut producer, stream, 0, 2);
+        drop(producer);
+        wait_until("the seal", || relay.totals().chunks_sealed == 1);
+        if restarts {
+            runtime.block_on(relay.shutdown());
+            relay = start(&runtime, root.path(), Limits::default());
+        }
+        let (mut producer, stream, positions) = comes(&relay, 1);
+        assert_eq!(positions, position(0));
+        send(&mut producer, stream, 1, 9);
+        drop(producer);
+        runtime.block_on(relay.shutdown());
+        let manifests = manifests(&root.path().canonicalize().unwrap());
+        let discarded = manifests.values().map(|manifest| {
+            let losses = manifest.losses.iter().map(|losses| losses.tracer_event_records);
+            (manifest.origin.chunk, losses.sum())
+        });
+        let mut discarded: Vec<(u64, u64)> = discarded.collect();
+        discarded.sort_unstable();
+        assert_eq!(discarded, [(0, 2), (1, 7)], "restarts: {restarts}");
+    }
+}

@@ -34,6 +34,9 @@ const MAX_FOLDER_NUMBER: u32 = 1000;
 /// Recording sessions remembered for their return; beyond it those that were opened first are forgotten.
 const MAX_KNOWN: usize = 4096;
 
+/// A job, and the recording session that is to know of its end, if it is here.
+type Owned = (Option<Arc<Shared>>, Attempts);
+
 /// All recording sessions.
 #[derive(Debug)]
 pub(crate) struct Registry {
@@ -44,7 +47,7 @@ pub(crate) struct Registry {
     events: broadcast::Sender<Event>,
     /// At most one job for each chunk there is, so bounded by the limits of chunks and recordings.
     /// Whose they are is told by where a recording session is in memory, which stays while it has jobs.
-    jobs: Mutex<Jobs<usize, (Option<Arc<Shared>>, Attempts)>>,
+    jobs: Mutex<Jobs<usize, Owned>>,
     pub(crate) job_added: Notify,
 }
 

@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use model::Timestamp;
-use stitch::{Cover, Summary};
+use stitch::{Identities, LOOK_AHEAD, Summary};
 use tracedir::{ChunkName, ClassCache};
 
 use crate::Error;
 use crate::adapter::SpanRules;
-use crate::local::{Origins, Source, Times, holes, times_of};
+use crate::local::{Origins, Source, Stretch, Times, holes, map, times_of};
 
 /// File name ending of summaries.
 const ENDING: &str = "summary";
@@ -148,7 +149,7 @@ impl Stitcher {
         if begin.is_some_and(|begin| end <= begin) || chunks.is_empty() {
             return Ok(advance);
         }
-        let mut source = Source::open(&chunks, &self.rules, &mut self.cache, &mut self.origins)?;
+        let source = Source::open(&chunks, &self.rules, &mut self.cache, &mut self.origins)?;
         let begin = begin.unwrap_or_else(|| source.begin());
         // Chunks tell their ends by their own clock, the source by the common one.
         let all_closed = self.sessions.values().all(|session| session.is_closed);
@@ -162,24 +163,35 @@ impl Stitcher {
         cuts.extend(gaps.iter().flat_map(|(from, to)| [*from, *to]).filter(inside));
         cuts.sort_unstable();
         cuts.dedup();
-        let windows: Vec<_> = cuts.iter().copied().zip(cuts.iter().copied().skip(1)).collect();
-        source.learn_identities(&windows);
-        for (begin, end) in windows {
-            let cover = Cover { host: source.host().into(), begin, end };
-            let summary = if gaps.iter().any(|(from, to)| *from <= begin && begin < *to) {
-                advance.gaps += 1;
-                Summary::gap(cover)
-            } else {
-                let mapped = source.map(cover);
-                advance.events += mapped.events;
-                advance.findings.extend(mapped.findings);
-                mapped.summary
-            };
-            self.store(&summary, begin, end)?;
-            self.merged = std::mem::take(&mut self.merged).merge(summary)?;
+        let is_gap = |at: Timestamp| gaps.iter().any(|(from, to)| *from <= at && at < *to);
+        for (begin, end) in cuts.iter().copied().zip(cuts.iter().copied().skip(1)) {
+            let window = Stretch { begin, end, is_gap: is_gap(begin) };
+            let Some(entry) = self.entry(&source, &window, all_closed) else { break };
+            let mapped = map(&source, &window, Arc::new(entry));
+            self.store(&mapped.summary, begin, end)?;
+            self.merged = std::mem::take(&mut self.merged).merge(mapped.summary)?;
+            advance.gaps += usize::from(window.is_gap);
+            advance.events += mapped.events;
+            advance.findings.extend(mapped.findings);
             advance.windows += 1;
         }
         Ok(advance)
+    }
+
+    /// Who is who at the begin of a window; `None` while a chunk that is still to come may say who had a CPU first.
+    fn entry(&self, source: &Source, window: &Stretch, all_closed: bool) -> Option<Identities> {
+        let mut entry = self.merged.identities();
+        let begins = self.merged.cover().is_none() || self.merged.ends_in_gap();
+        if window.is_gap || !begins {
+            return Some(entry);
+        }
+        let ahead = source.look_ahead(window.begin);
+        let reached = source.end().since(window.begin);
+        if !all_closed && reached <= LOOK_AHEAD && ahead.waits(window.end) {
+            return None;
+        }
+        ahead.complete(&mut entry);
+        Some(entry)
     }
 
     /// The chunks that are not read any more, because all of their time is part of stored summaries. Each is given once,

@@ -1,6 +1,10 @@
 //! What can go wrong.
 
-use model::Timestamp;
+use std::fmt;
+
+use model::{CpuId, Pid, Tid, Timestamp};
+
+use crate::fact::TableKey;
 
 /// Why summaries do not merge or a summary file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +35,12 @@ pub enum Error {
         left: String,
         /// The right part's host.
         right: String,
+    },
+    /// The right part was mapped behind another left part than this one.
+    #[error("mapped behind another neighbour: {who} there")]
+    StaleAssumption {
+        /// What it took from there.
+        who: Assumption,
     },
     /// The file does not begin as a summary does.
     #[error("not a summary: the first eight bytes are {found:02x?}")]
@@ -65,4 +75,52 @@ pub enum Error {
     /// The body is not what a summary is made of.
     #[error("summary body cannot be decoded")]
     Body(#[source] postcard::Error),
+}
+
+/// Who is who, as a window took it from what precedes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Assumption {
+    /// The thread on a CPU; `None`: nobody knew.
+    OnCpu {
+        /// The CPU.
+        cpu: CpuId,
+        /// The thread.
+        tid: Option<Tid>,
+    },
+    /// The process of a thread; `None`: nobody knew.
+    ProcessOf {
+        /// The thread.
+        tid: Tid,
+        /// The process.
+        pid: Option<Pid>,
+    },
+    /// The process of a descriptor table; `None`: nobody knew.
+    TableOf {
+        /// The table.
+        table: TableKey,
+        /// The process.
+        pid: Option<Pid>,
+    },
+}
+
+impl fmt::Display for Assumption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OnCpu { cpu, tid: Some(tid) } => write!(f, "CPU {cpu} had thread {tid}"),
+            Self::OnCpu { cpu, tid: None } => write!(f, "nobody knew the thread on CPU {cpu}"),
+            Self::ProcessOf { tid, pid: Some(pid) } => {
+                write!(f, "thread {tid} was of process {pid}")
+            }
+            Self::ProcessOf { tid, pid: None } => {
+                write!(f, "nobody knew the process of thread {tid}")
+            }
+            Self::TableOf { table, pid } => {
+                let address = table.address();
+                match pid {
+                    Some(pid) => write!(f, "table {address:#x} was of process {pid}"),
+                    None => write!(f, "nobody knew the process of table {address:#x}"),
+                }
+            }
+        }
+    }
 }

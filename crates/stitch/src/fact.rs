@@ -4,6 +4,7 @@
 //! facts that borrow from the reader; [`Fact::map`] changes it for facts that are kept.
 
 use model::{CpuId, Fd, Pid, Tid, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::ident::Kind;
 
@@ -15,9 +16,11 @@ pub struct Fact<S> {
     /// The CPU on which it happened; `None` when no scheduler events cover this moment, so that being seen says nothing
     /// about what the thread does afterwards.
     pub cpu: Option<CpuId>,
-    /// The thread in whose context it happened; `None` when nobody knows.
+    /// The thread in whose context it happened. `None` when the record does not say: then it is the thread that has the
+    /// CPU, if a CPU is given.
     pub tid: Option<Tid>,
-    /// The process of that thread. A thread whose process nobody knows counts as a process of its own.
+    /// The process of that thread. `None` when the record does not say: then it is what was said about the thread before. A
+    /// thread whose process nobody ever tells counts as a process of its own.
     pub pid: Option<Pid>,
     /// What.
     pub kind: FactKind<S>,
@@ -64,8 +67,9 @@ pub enum FactKind<S> {
     Exit {
         /// Which one.
         tid: Tid,
-        /// Its process, when this was the process's last thread.
-        last_of: Option<Pid>,
+        /// Whether this was its process's last thread; `None` when the record does not say: then it is when the thread
+        /// gave the process its number.
+        is_last: Option<bool>,
     },
     /// A system call begins.
     CallEntry {
@@ -93,13 +97,17 @@ pub enum FactKind<S> {
         tid: Tid,
         /// Its process.
         pid: Option<Pid>,
+        /// Its descriptor table.
+        table: Option<TableKey>,
         /// Its command name.
         comm: S,
     },
     /// A state dump says what a descriptor stands for.
     DumpFd {
-        /// The process.
-        pid: Pid,
+        /// The process; `None` when the record names the table instead.
+        pid: Option<Pid>,
+        /// The descriptor table.
+        table: Option<TableKey>,
         /// The descriptor.
         fd: Fd,
         /// The file's name.
@@ -122,6 +130,24 @@ pub enum FactKind<S> {
         /// How many whole packets are missing.
         packets: u64,
     },
+}
+
+/// The address of a descriptor table in the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TableKey(u64);
+
+impl TableKey {
+    /// The table at this address.
+    #[must_use]
+    pub const fn new(address: u64) -> Self {
+        Self(address)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn address(self) -> u64 {
+        self.0
+    }
 }
 
 /// A span's begin or end.
@@ -227,7 +253,7 @@ impl<S> FactKind<S> {
                 FactKind::Fork { child, child_pid, comm: text(comm) }
             }
             Self::Exec { comm } => FactKind::Exec { comm: text(comm) },
-            Self::Exit { tid, last_of } => FactKind::Exit { tid, last_of },
+            Self::Exit { tid, is_last } => FactKind::Exit { tid, is_last },
             Self::CallEntry { name, args } => {
                 FactKind::CallEntry { name: text(name), args: args.map(text) }
             }
@@ -238,11 +264,11 @@ impl<S> FactKind<S> {
                 address: address.map(&mut *text),
                 opened: opened.map(text),
             },
-            Self::DumpThread { tid, pid, comm } => {
-                FactKind::DumpThread { tid, pid, comm: text(comm) }
+            Self::DumpThread { tid, pid, table, comm } => {
+                FactKind::DumpThread { tid, pid, table, comm: text(comm) }
             }
-            Self::DumpFd { pid, fd, name, kind } => {
-                FactKind::DumpFd { pid, fd, name: text(name), kind }
+            Self::DumpFd { pid, table, fd, name, kind } => {
+                FactKind::DumpFd { pid, table, fd, name: text(name), kind }
             }
             Self::Seen => FactKind::Seen,
             Self::SpanBegin(span) => FactKind::SpanBegin(span.map(text)),

@@ -13,7 +13,7 @@ use crate::answer::{
 use crate::call::{Calls, Class, ClassTerm, Figures, class_in};
 use crate::ident::{Ident, Name};
 use crate::spent::Spent;
-use crate::summary::{BETWEEN, Cover, Summary};
+use crate::summary::{BETWEEN, Cover, Owner, Summary};
 
 const OTHER: &str = "(other)";
 
@@ -61,10 +61,12 @@ pub fn syscalls(summary: &Summary) -> Syscalls {
     let finish = Finish::new(summary);
     let (loss, _) = finish.loss();
     let (host, begin, end) = finish.cover();
-    let mut processes: Vec<Process> = summary
-        .processes
+    let mut by_process: BTreeMap<Pid, Calls> = BTreeMap::new();
+    for (owner, calls) in summary.processes.iter().filter(|(_, calls)| !calls.total.is_empty()) {
+        by_process.entry(finish.process(*owner)).or_default().add(calls.clone());
+    }
+    let mut processes: Vec<Process> = by_process
         .iter()
-        .filter(|(_, calls)| !calls.total.is_empty())
         .map(|(pid, calls)| Process {
             pid: pid.get(),
             comm: finish.process_comm(*pid),
@@ -101,12 +103,23 @@ impl<'a> Finish<'a> {
             }
         }
         let mut processes = BTreeMap::new();
-        for (tid, pid) in &summary.pids {
+        for (tid, pid) in summary.who.processes() {
             if summary.comms.contains_key(tid) {
                 processes.entry(*pid).or_insert(*tid);
             }
         }
         Self { summary, names, processes }
+    }
+
+    /// The process that calls are printed under.
+    fn process(&self, owner: Owner) -> Pid {
+        match owner {
+            Owner::Process(pid) => pid,
+            Owner::Thread(tid) => {
+                let told = self.summary.who.process_before_words(tid);
+                told.unwrap_or(Pid::new(tid.get()))
+            }
+        }
     }
 
     fn cover(&self) -> (Arc<str>, Timestamp, Timestamp) {
@@ -179,7 +192,7 @@ impl<'a> Finish<'a> {
         for call in &mut syscalls {
             call.files = None;
         }
-        let pid = self.summary.pids.get(&request.tid).copied();
+        let pid = self.summary.who.process(request.tid);
         Request {
             id: request.request,
             name: Arc::clone(&request.name),

@@ -27,13 +27,15 @@ mod spent;
 mod stack;
 mod summary;
 mod thread;
+mod who;
 mod window;
 
 pub mod answer;
 pub mod fact;
 
-pub use error::Error;
+pub use error::{Assumption, Error};
 pub use finish::{phases, syscalls};
 pub use ident::Kind;
 pub use summary::{Cover, MAX_LISTED_REQUESTS, Summary};
+pub use who::{Identities, LOOK_AHEAD, LookAhead};
 pub use window::Window;

@@ -18,6 +18,7 @@ use crate::ident::{Entry, Ident, Left, Name, Table};
 use crate::spent::{Body, Phase};
 use crate::stack::Outcome;
 use crate::thread::{Neighbours, Thread};
+use crate::who::{Identities, Who};
 
 /// How many requests an answer lists: the slowest.
 pub const MAX_LISTED_REQUESTS: usize = 10_000;
@@ -43,11 +44,19 @@ pub struct Summary {
     /// The first name that became known for what had none.
     pub(crate) names: BTreeMap<Ident, (Timestamp, Name)>,
     pub(crate) comms: BTreeMap<Tid, Arc<str>>,
-    pub(crate) pids: BTreeMap<Tid, Pid>,
-    pub(crate) processes: BTreeMap<Pid, Calls>,
+    pub(crate) who: Who,
+    pub(crate) processes: BTreeMap<Owner, Calls>,
     pub(crate) phases: BTreeMap<Arc<str>, Phase>,
     pub(crate) requests: Requests,
     pub(crate) loss: LossCount,
+}
+
+/// Whose calls are counted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Owner {
+    Process(Pid),
+    /// Before anything was said about the thread's process.
+    Thread(Tid),
 }
 
 /// The host and the stretch of time that a summary is about.
@@ -170,7 +179,7 @@ impl Summary {
         let at = Some(cover.begin);
         let forgotten = Forgotten { spans: at, kernel: at, files: at };
         let loss = LossCount { gaps: 1, ..LossCount::default() };
-        Self { cover: Some(cover), forgotten, loss, ..Self::default() }
+        Self { cover: Some(cover), forgotten, loss, who: Who::gap(), ..Self::default() }
     }
 
     /// The host and time this is about; `None` for the identity.
@@ -183,16 +192,30 @@ impl Summary {
     ///
     /// # Errors
     ///
-    /// [`Error::CoveredTwice`], [`Error::NotAdjacent`] and [`Error::OtherHost`] when `right` is not the neighbour.
+    /// [`Error::CoveredTwice`], [`Error::NotAdjacent`] and [`Error::OtherHost`] when `right` is not the neighbour;
+    /// [`Error::StaleAssumption`] when it was mapped behind another one.
     pub fn merge(mut self, right: Self) -> Result<Self, Error> {
         let Some(right_cover) = &right.cover else { return Ok(self) };
         let Some(cover) = &mut self.cover else { return Ok(right) };
         cover.extend(right_cover)?;
+        self.who.check(&right.who)?;
         let mut right = right;
         self.lose_before(&right);
         right.resolve(&self);
         self.append(right);
         Ok(self)
+    }
+
+    /// Who is who after this, for the window that follows. Of the windows from the first on it is all that is known.
+    #[must_use]
+    pub fn identities(&self) -> Identities {
+        self.who.after()
+    }
+
+    /// Whether what follows begins as a recording does, with nobody known on any CPU.
+    #[must_use]
+    pub fn ends_in_gap(&self) -> bool {
+        self.who.ends_in_gap()
     }
 
     /// What a thread without an event here is: as at the left boundary, unless that is forgotten.
@@ -322,7 +345,7 @@ impl Summary {
             self.learn(ident, at, name);
         }
         self.comms.extend(right.comms);
-        self.pids.extend(right.pids);
+        self.who.append(right.who);
         for (pid, calls) in right.processes {
             self.processes.entry(pid).or_default().add(calls);
         }

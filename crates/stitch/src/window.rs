@@ -8,9 +8,10 @@ use model::{CpuId, Fd, Pid, Tid, Timestamp};
 use crate::call::{Call, HeadExit, InFlight, may_make_descriptor};
 use crate::cpu::SwitchLog;
 use crate::fact::{CallArgs, Effect, Fact, FactKind, Missing};
-use crate::ident::{Entry, Flag, Ident, Kind, Left, Maker, Name, Number};
-use crate::summary::{Cover, LossCount, Summary};
+use crate::ident::{Entry, Flag, Ident, Kind, Left, Maker, Name, Number, Table};
+use crate::summary::{Cover, LossCount, Owner, Summary};
 use crate::thread::Thread;
+use crate::who::{Identities, Who, asks};
 
 /// Summarises the facts of one stretch of time. They must come in order; facts outside the stretch are the caller's error.
 ///
@@ -41,6 +42,8 @@ use crate::thread::Thread;
 pub struct Window {
     summary: Summary,
     log: SwitchLog,
+    /// Who was who at the begin.
+    entry: Arc<Identities>,
     /// Names met in this window, one copy each. Bound: distinct names.
     strings: HashSet<Arc<str>>,
     now: Timestamp,
@@ -53,15 +56,24 @@ struct Context {
     cpu: Option<CpuId>,
     tid: Tid,
     pid: Pid,
+    owner: Owner,
 }
 
 impl Window {
-    /// A window without facts.
+    /// A window without facts, before which nobody is known, or whose facts say whose they are.
     #[must_use]
     pub fn new(cover: Cover) -> Self {
+        Self::after(cover, Arc::default())
+    }
+
+    /// A window without facts that begins with these known.
+    #[must_use]
+    pub fn after(cover: Cover, entry: Arc<Identities>) -> Self {
         let now = cover.begin;
+        let who = Who::new(&entry);
         Self {
-            summary: Summary { cover: Some(cover), ..Summary::default() },
+            summary: Summary { cover: Some(cover), who, ..Summary::default() },
+            entry,
             log: SwitchLog::default(),
             strings: HashSet::new(),
             now,
@@ -74,12 +86,7 @@ impl Window {
             self.summary.loss.backward += 1;
         }
         self.now = self.now.max(fact.at);
-        let context = fact.tid.filter(|tid| *tid != Tid::IDLE).map(|tid| Context {
-            at: self.now,
-            cpu: fact.cpu,
-            tid,
-            pid: fact.pid.unwrap_or(Pid::new(tid.get())),
-        });
+        let context = self.context(fact);
         if let Some(context) = context {
             self.enter(context, fact);
         }
@@ -101,18 +108,19 @@ impl Window {
                 self.name_thread(child, comm);
                 self.fork(context, child, child_pid);
             }
-            (FactKind::Exit { last_of, .. }, _) => {
-                if let Some(pid) = last_of {
-                    self.summary.tables.insert(pid, crate::ident::Table::forgotten(self.now, pid));
-                }
-            }
-            (FactKind::DumpThread { tid, pid, comm }, _) => {
+            (FactKind::Exit { tid, is_last }, Some(context)) => self.exit(context, tid, is_last),
+            (FactKind::DumpThread { tid, pid, table, comm }, _) => {
                 self.name_thread(tid, comm);
                 if let Some(pid) = pid {
-                    self.summary.pids.insert(tid, pid);
+                    self.summary.who.says(tid, pid);
+                    if let Some(table) = table {
+                        self.summary.who.has_table(table, pid);
+                    }
                 }
             }
-            (FactKind::DumpFd { pid, fd, name, kind }, _) => {
+            (FactKind::DumpFd { pid, table, fd, name, kind }, _) => {
+                let by_table = || self.summary.who.process_of_table(table?, &self.entry);
+                let Some(pid) = pid.or_else(by_table) else { return };
                 let ident = self.summary.entry(pid, fd).ident;
                 let name = Name { text: self.intern(name), kind };
                 self.summary.learn(ident, self.now, name);
@@ -147,6 +155,7 @@ impl Window {
                 });
                 self.summary.absorb(context.tid, outcome);
             }
+            (FactKind::Exit { .. }, None) => {}
             (_, None) => self.summary.loss.without_thread += 1,
         }
     }
@@ -162,15 +171,47 @@ impl Window {
         self.summary
     }
 
+    /// The thread and process of a fact: as the record says, else as is known of the CPU and of the thread.
+    fn context(&mut self, fact: &Fact<&str>) -> Option<Context> {
+        let tid = match fact.tid {
+            Some(tid) => tid,
+            None if asks(fact) => self.summary.who.on_cpu(fact.cpu?, &self.entry)?,
+            None => return None,
+        };
+        if tid == Tid::IDLE {
+            return None;
+        }
+        let is_known = |kind| matches!(kind, FactKind::Switch { .. } | FactKind::Lost { .. });
+        let known = match fact.pid {
+            None if !is_known(fact.kind) => self.summary.who.process_in(tid, &self.entry),
+            said => said,
+        };
+        let own = Pid::new(tid.get());
+        let (pid, owner) = match known {
+            Some(pid) => (pid, Owner::Process(pid)),
+            None => (own, Owner::Thread(tid)),
+        };
+        Some(Context { at: self.now, cpu: fact.cpu, tid, pid, owner })
+    }
+
+    /// A thread ended; the table of a process goes with its last thread.
+    fn exit(&mut self, context: Context, tid: Tid, is_last: Option<bool>) {
+        let Owner::Process(pid) = context.owner else { return };
+        if is_last.unwrap_or(pid.get() == tid.get()) {
+            let table = Table::forgotten(self.now, pid);
+            self.summary.tables.insert(pid, table);
+        }
+    }
+
     /// An event in the context of a thread: it runs, there.
     fn enter(&mut self, context: Context, fact: &Fact<&str>) {
         if matches!(fact.kind, FactKind::Switch { .. } | FactKind::Lost { .. }) {
             return;
         }
-        let Context { at, cpu, tid, pid } = context;
+        let Context { at, cpu, tid, pid, .. } = context;
         self.with_thread(tid, |thread, _, lost| thread.seen(at, cpu, lost));
         if fact.pid.is_some() {
-            self.summary.pids.insert(tid, pid);
+            self.summary.who.says(tid, pid);
         }
         if let Some(cpu) = cpu {
             self.summary.on_cpu.insert(cpu, Some(tid));
@@ -179,6 +220,7 @@ impl Window {
 
     fn switch(&mut self, cpu: CpuId, prev: Tid, left_as: crate::fact::LeftAs, next: Tid) {
         let at = self.now;
+        self.summary.who.switch(cpu, prev, next);
         self.log.switch(cpu, at, prev);
         if prev != Tid::IDLE {
             self.with_thread(prev, |thread, _, lost| thread.left_cpu(prev, at, left_as, lost));
@@ -193,7 +235,7 @@ impl Window {
         let at = self.now;
         let outcome = self.with_thread(child, |thread, _, lost| thread.born(at, lost));
         self.summary.absorb(child, outcome);
-        self.summary.pids.insert(child, child_pid);
+        self.summary.who.born(child, child_pid);
         if let Some(parent) = parent.filter(|parent| parent.pid != child_pid) {
             let table = self.summary.table(parent.pid);
             self.summary.tables.insert(child_pid, table);
@@ -260,7 +302,7 @@ impl Window {
     }
 
     fn call_exit(&mut self, context: Context, exit: &HeadExit, address: Option<&str>) {
-        let Context { tid, pid, .. } = context;
+        let Context { tid, pid, owner, .. } = context;
         let in_flight = self.with_thread(tid, |thread, _, _| {
             let in_flight = std::mem::replace(&mut thread.call, InFlight::Nothing);
             if let Some(spent) = thread.stack.top() {
@@ -268,7 +310,7 @@ impl Window {
             }
             in_flight
         });
-        self.summary.processes.entry(pid).or_default().count(tid, exit, &in_flight);
+        self.summary.processes.entry(owner).or_default().count(tid, exit, &in_flight);
         let Some(fd) = i32::try_from(exit.ret).ok().filter(|fd| *fd >= 0).map(Fd::new) else {
             return;
         };
@@ -322,6 +364,7 @@ impl Window {
         let lost = summary.lost_cpus();
         match what {
             Missing::Kernel(cpu) => {
+                summary.who.lose(cpu);
                 match summary.thread_on(cpu) {
                     None => {
                         summary.lost_on.insert(cpu, at);
@@ -341,6 +384,7 @@ impl Window {
                     thread.lose(at, &lost);
                 }
                 summary.on_cpu.clear();
+                summary.who.lose_all();
                 summary.forgotten.kernel = Some(at);
             }
             Missing::Spans => {

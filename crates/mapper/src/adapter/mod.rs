@@ -4,20 +4,18 @@
 //! generations of LTTng, of our own capture (the same names, with thread and process on every event) and of perf.
 
 mod calls;
-mod identity;
 mod mapping;
 mod spans;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use ctf::{EventRecord, FieldHandle, TraceClass, Value};
 use model::{CpuId, Fd, Pid, Tid, TimeRange, Timestamp};
 use stitch::Kind;
-use stitch::fact::{Fact, FactKind, LeftAs, Missing, Span};
+use stitch::fact::{Fact, FactKind, LeftAs, Missing, Span, TableKey};
 use tracedir::{Loss, LossKind};
 
-pub(crate) use identity::{Identities, OnCpu};
 use mapping::{Mapping, What};
 pub(crate) use mapping::{has_switches, is_kernel, needs_identities};
 pub use spans::SpanRules;
@@ -26,16 +24,12 @@ pub use spans::SpanRules;
 #[derive(Debug)]
 pub(crate) struct Adapter<'a> {
     rules: &'a SpanRules,
-    identities: &'a Identities,
     /// While this, scheduler events say what threads do.
     scheduled: TimeRange,
     /// Mappings by trace class (its address; the recording keeps it) and class index.
     classes: HashMap<usize, Vec<Mapping>>,
-    on_cpu: OnCpu,
     /// How much the clock of these traces lags behind the common one.
     shift_ns: i64,
-    /// Descriptor tables seen in dumps, by address.
-    pub(crate) tables: BTreeMap<u64, Pid>,
 }
 
 /// Where and when an event happened.
@@ -53,28 +47,13 @@ impl Context {
     }
 
     fn nobody(self) -> Self {
-        Self { tid: None, pid: None, ..self }
+        Self { cpu: None, tid: None, pid: None, ..self }
     }
 }
 
 impl<'a> Adapter<'a> {
-    /// `on_cpu`: who ran where at the begin of the window, for traces that do not say so on each event.
-    pub(crate) fn new(
-        rules: &'a SpanRules,
-        identities: &'a Identities,
-        scheduled: TimeRange,
-        on_cpu: OnCpu,
-        shift_ns: i64,
-    ) -> Self {
-        Self {
-            rules,
-            identities,
-            scheduled,
-            classes: HashMap::new(),
-            on_cpu,
-            shift_ns,
-            tables: BTreeMap::new(),
-        }
+    pub(crate) fn new(rules: &'a SpanRules, scheduled: TimeRange, shift_ns: i64) -> Self {
+        Self { rules, scheduled, classes: HashMap::new(), shift_ns }
     }
 
     /// The facts of an event record, in order; none or one of most.
@@ -97,39 +76,22 @@ impl<'a> Adapter<'a> {
             return;
         }
         let cpu = record.cpu_id().and_then(|cpu| u32::try_from(cpu).ok()).map(CpuId::new);
-        let tid = match mapping.tid {
-            Some(handle) => number(record, handle).map(Tid::new),
-            None if mapping.is_kernel => cpu.and_then(|cpu| self.on_cpu.get(cpu)),
-            None => None,
-        };
-        let pid = match (mapping.pid, tid) {
-            (Some(handle), _) => number(record, handle).map(Pid::new),
-            (None, Some(tid)) => self.identities.process(tid, at),
-            (None, None) => None,
-        };
-        let context = Context { at, cpu: cpu.filter(|_| self.scheduled.contains(at)), tid, pid };
-        if let (What::Switch(fields), Some(cpu)) = (&mapping.what, cpu) {
-            self.on_cpu.set(cpu, number(record, fields.next).map(Tid::new));
-        }
-        if let What::DumpThread { pid: Some(pid), table: Some(table), .. } = &mapping.what {
-            let pid = number(record, *pid).map(Pid::new);
-            if let (Some(pid), Some(Value::Unsigned(table))) = (pid, record.get(*table)) {
-                self.tables.insert(table, pid);
-            }
-        }
-        convert(record, mapping, context, self.identities, give);
+        let number = |handle: Option<FieldHandle>| handle.and_then(|handle| number(record, handle));
+        let (tid, pid) = (number(mapping.tid).map(Tid::new), number(mapping.pid).map(Pid::new));
+        // Only of the kernel's events is it certain that whoever has the CPU caused them.
+        let tells_thread = mapping.is_kernel || tid.is_some();
+        let cpu = cpu.filter(|_| self.scheduled.contains(at) && tells_thread);
+        let context = Context { at, cpu, tid, pid };
+        convert(record, mapping, context, give);
     }
 
     /// What a loss may have hidden.
-    pub(crate) fn loss(&mut self, loss: &Loss<'_>, is_kernel: bool) -> Fact<&'static str> {
+    pub(crate) fn loss(&self, loss: &Loss<'_>, is_kernel: bool) -> Fact<&'static str> {
         let cpu = loss.stream.key().instance_id.and_then(|id| u32::try_from(id).ok());
         let what = match cpu.map(CpuId::new) {
             _ if !is_kernel => Missing::Spans,
             None => Missing::KernelEverywhere,
-            Some(cpu) => {
-                self.on_cpu.forget(cpu);
-                Missing::Kernel(cpu)
-            }
+            Some(cpu) => Missing::Kernel(cpu),
         };
         let (events, packets) = match loss.kind {
             LossKind::EventRecords => (loss.count, 0),
@@ -144,6 +106,14 @@ impl<'a> Adapter<'a> {
 /// The number in a field, when it fits a kernel number.
 fn number(record: &EventRecord<'_>, handle: FieldHandle) -> Option<i32> {
     record.get(handle).and_then(|value| value.as_i64()).and_then(|n| i32::try_from(n).ok())
+}
+
+/// The descriptor table whose address is in a field.
+fn table_key(record: &EventRecord<'_>, handle: Option<FieldHandle>) -> Option<TableKey> {
+    match record.get(handle?)? {
+        Value::Unsigned(address) => Some(TableKey::new(address)),
+        value => value.as_i64().map(|address| TableKey::new(address.cast_unsigned())),
+    }
 }
 
 /// The text in a field: a string, an array of characters, or an enumeration's label.
@@ -164,7 +134,6 @@ fn convert(
     record: &EventRecord<'_>,
     mapping: &Mapping,
     context: Context,
-    identities: &Identities,
     give: &mut impl FnMut(&Fact<&str>),
 ) {
     let tid_of = |handle| number(record, handle).map(Tid::new);
@@ -206,32 +175,23 @@ fn convert(
         }
         What::Exit { tid, group_dead } => {
             let Some(tid) = tid_of(*tid) else { return };
-            let last = match group_dead.and_then(|handle| number(record, handle)) {
-                Some(dead) => dead != 0,
-                None => context.pid.is_some_and(|pid| pid.get() == tid.get()),
-            };
-            let last_of = context.pid.filter(|_| last);
-            give(&context.fact(FactKind::Exit { tid, last_of }));
+            let dead = group_dead.and_then(|handle| number(record, handle));
+            give(&context.fact(FactKind::Exit { tid, is_last: dead.map(|dead| dead != 0) }));
         }
         What::CallEntry(call) => call.entry(record, context, give),
         What::CallExit(call) => call.exit(record, context, give),
-        What::DumpThread { tid, pid, comm, .. } => {
-            if let Some(tid) = tid_of(*tid) {
-                let pid = pid.and_then(|handle| number(record, handle)).map(Pid::new);
-                let comm = name(*comm);
-                give(&context.nobody().fact(FactKind::DumpThread { tid, pid, comm: &comm }));
-            }
+        What::DumpThread { tid, pid, comm, table } => {
+            let Some(tid) = tid_of(*tid) else { return };
+            let pid = pid.and_then(|handle| number(record, handle)).map(Pid::new);
+            let (table, comm) = (table_key(record, *table), name(*comm));
+            give(&context.nobody().fact(FactKind::DumpThread { tid, pid, table, comm: &comm }));
         }
         What::DumpFd { pid, table, fd, filename } => {
-            let pid = pid.and_then(|handle| number(record, handle)).map(Pid::new).or_else(|| {
-                let table = record.get((*table)?)?.as_u64()?;
-                identities.process_of_table(table)
-            });
-            if let (Some(pid), Some(fd)) = (pid, number(record, *fd).map(Fd::new)) {
-                let name = name(Some(*filename));
-                let kind = Kind::of_name(&name);
-                give(&context.nobody().fact(FactKind::DumpFd { pid, fd, name: &name, kind }));
-            }
+            let Some(fd) = number(record, *fd).map(Fd::new) else { return };
+            let pid = pid.and_then(|handle| number(record, handle)).map(Pid::new);
+            let (table, name) = (table_key(record, *table), name(Some(*filename)));
+            let kind = Kind::of_name(&name);
+            give(&context.nobody().fact(FactKind::DumpFd { pid, table, fd, name: &name, kind }));
         }
         What::Span(rule) => {
             let label = rule.label.and_then(|handle| text(record, handle));
@@ -246,7 +206,12 @@ fn convert(
             if let (true, Some(tid)) = (span.is_request, context.tid) {
                 let comm = name(mapping.comm);
                 let pid = context.pid;
-                give(&context.nobody().fact(FactKind::DumpThread { tid, pid, comm: &comm }));
+                give(&context.nobody().fact(FactKind::DumpThread {
+                    tid,
+                    pid,
+                    table: None,
+                    comm: &comm,
+                }));
             }
             give(&context.fact(FactKind::SpanBegin(span)));
         }

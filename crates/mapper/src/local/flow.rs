@@ -3,11 +3,11 @@
 //! With one group, facts go straight from the reader into the window. With several, each group is read ahead by a small
 //! batch whose texts are copied, and the groups take turns by time.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use model::{Pid, Timestamp};
+use model::Timestamp;
 use stitch::fact::{Fact, FactKind, Missing};
-use stitch::{Cover, Summary, Window};
+use stitch::{Cover, Identities, Summary, Window};
 use tracedir::{Item, Merged};
 
 use super::source::Group;
@@ -108,26 +108,36 @@ impl<'a> Flow<'a> {
     }
 
     /// Gives all facts in order: by time, then by group.
-    pub(super) fn run(&mut self, mut give: impl FnMut(&Fact<&str>)) {
+    pub(super) fn run(&mut self, give: impl FnMut(&Fact<&str>)) {
+        let mut give = give;
+        self.run_while(|| true, &mut give);
+    }
+
+    /// Gives facts in order for as long as it `goes_on`.
+    pub(super) fn run_while(
+        &mut self,
+        goes_on: impl Fn() -> bool,
+        mut give: impl FnMut(&Fact<&str>),
+    ) {
         if let [only] = self.lanes.as_mut_slice() {
-            while only.step(&mut give) {}
+            while goes_on() && only.step(&mut give) {}
             return;
         }
-        loop {
+        while goes_on() {
             let next = self.lanes.iter_mut().filter_map(|lane| Some((lane.peek()?, lane)));
             let Some((_, lane)) = next.min_by_key(|(at, _)| *at) else { return };
             lane.give_next(&mut give);
         }
     }
 
-    /// Descriptor tables seen so far, by address.
-    pub(super) fn tables(&mut self) -> BTreeMap<u64, Pid> {
-        self.lanes.iter_mut().flat_map(|lane| std::mem::take(&mut lane.adapter.tables)).collect()
-    }
-
     /// Summarises all facts. `unscheduled`: when in this window scheduler events end.
-    pub(super) fn summarise(mut self, cover: Cover, unscheduled: Option<Timestamp>) -> Mapped {
-        let mut window = Window::new(cover);
+    pub(super) fn summarise(
+        mut self,
+        cover: Cover,
+        entry: Arc<Identities>,
+        unscheduled: Option<Timestamp>,
+    ) -> Mapped {
+        let mut window = Window::after(cover, entry);
         let mut unscheduled = unscheduled.map(|at| Fact {
             at,
             cpu: None,

@@ -9,21 +9,23 @@
 
 mod chunks;
 mod flow;
+mod round;
 mod source;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use model::Timestamp;
-use stitch::{Cover, Summary};
+use stitch::{Cover, Identities, Summary};
 use tracedir::{ClassCache, UnsealedChunk};
 
 use crate::Error;
 use crate::adapter::SpanRules;
 pub(crate) use chunks::{Times, holes, times_of};
+pub(crate) use round::Stretch;
 pub(crate) use source::{Origins, Source};
 
 /// How recordings are cut into windows.
@@ -73,7 +75,7 @@ pub struct Analysis {
 /// [`Error::Recording`] when nothing can be read, [`Error::SeveralHosts`], [`Error::NoTime`] when no event has a time.
 pub fn analyse<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Analysis, Error> {
     let mut cache = ClassCache::default();
-    let mut source = Source::open(paths, &options.rules, &mut cache, &mut Origins::new())?;
+    let source = Source::open(paths, &options.rules, &mut cache, &mut Origins::new())?;
     let sessions = chunks::sessions(source.folders())?;
     let mut gaps = chunks::gaps(&sessions, source.shifts(), &mut cache)?;
     gaps.extend(holes(source.covers()));
@@ -84,15 +86,12 @@ pub fn analyse<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Analysi
     };
     cuts.extend(gaps.iter().flat_map(|(begin, end)| [*begin, *end]));
     let windows = windows(cuts, source.begin(), source.end());
-    source.learn_identities(&windows);
     let is_gap = |begin: Timestamp| gaps.iter().any(|(from, to)| *from <= begin && begin < *to);
-    let mapped = map_all(&windows, threads(options), |begin, end| {
-        let cover = Cover { host: source.host().into(), begin, end };
-        if is_gap(begin) {
-            return flow::Mapped { summary: Summary::gap(cover), ..flow::Mapped::default() };
-        }
-        source.map(cover)
-    });
+    let windows: Vec<Stretch> = windows
+        .into_iter()
+        .map(|(begin, end)| Stretch { begin, end, is_gap: is_gap(begin) })
+        .collect();
+    let threads = threads(options).get().min(windows.len());
     let mut analysis = Analysis {
         summary: Summary::identity(),
         findings: source.findings().0,
@@ -101,13 +100,49 @@ pub fn analyse<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Analysi
         events: 0,
         windows: windows.len(),
     };
-    for part in mapped {
-        analysis.summary = analysis.summary.merge(part.summary)?;
-        analysis.events += part.events;
-        analysis.findings.extend(part.findings);
-        analysis.more_findings += part.more_findings;
+    if threads < 2 {
+        one_by_one(&source, &windows, &mut analysis)?;
+        return Ok(analysis);
+    }
+    let entries = source.identities(&windows);
+    let work: Vec<_> = windows.iter().zip(entries).collect();
+    for part in map_all(&work, threads, |(window, entry)| map(&source, window, Arc::clone(entry))) {
+        analysis.add(part)?;
     }
     Ok(analysis)
+}
+
+/// Maps windows in order, each with what those before it learnt: everything is read once.
+fn one_by_one(source: &Source, windows: &[Stretch], analysis: &mut Analysis) -> Result<(), Error> {
+    for window in windows {
+        let summary = &analysis.summary;
+        let mut entry = summary.identities();
+        if summary.cover().is_none() || summary.ends_in_gap() {
+            source.look_ahead(window.begin).complete(&mut entry);
+        }
+        analysis.add(map(source, window, Arc::new(entry)))?;
+    }
+    Ok(())
+}
+
+/// The summary of one window, or of a gap.
+pub(crate) fn map(source: &Source, window: &Stretch, entry: Arc<Identities>) -> flow::Mapped {
+    let cover = Cover { host: source.host().into(), begin: window.begin, end: window.end };
+    if window.is_gap {
+        return flow::Mapped { summary: Summary::gap(cover), ..flow::Mapped::default() };
+    }
+    source.map(cover, entry)
+}
+
+impl Analysis {
+    /// Appends the next window.
+    fn add(&mut self, part: flow::Mapped) -> Result<(), Error> {
+        self.summary = std::mem::take(&mut self.summary).merge(part.summary)?;
+        self.events += part.events;
+        self.findings.extend(part.findings);
+        self.more_findings += part.more_findings;
+        Ok(())
+    }
 }
 
 fn threads(options: &Options) -> NonZeroUsize {
@@ -128,20 +163,20 @@ fn windows(
 }
 
 /// Maps windows on so many threads; the results come in the windows' order.
-fn map_all(
-    windows: &[(Timestamp, Timestamp)],
-    threads: NonZeroUsize,
-    map: impl Fn(Timestamp, Timestamp) -> flow::Mapped + Sync,
+fn map_all<W: Sync>(
+    windows: &[W],
+    threads: usize,
+    map: impl Fn(&W) -> flow::Mapped + Sync,
 ) -> Vec<flow::Mapped> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(windows.len()));
     thread::scope(|scope| {
-        for _ in 0..threads.get().min(windows.len()) {
+        for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some((begin, end)) = windows.get(index) else { return };
-                    let mapped = map(*begin, *end);
+                    let Some(window) = windows.get(index) else { return };
+                    let mapped = map(window);
                     done.lock().unwrap_or_else(PoisonError::into_inner).push((index, mapped));
                 }
             });

@@ -1,20 +1,20 @@
 //! The traces of one host, opened, with what is needed to read any stretch of their time.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ctf::{TraceClass, Uuid};
-use model::{TimeRange, Timestamp};
-use stitch::Cover;
-use stitch::fact::{FactKind, Missing};
+use model::{CpuId, TimeRange, Timestamp};
+use stitch::{Cover, Identities, LookAhead};
 use tracedir::{ClassCache, LogicalTrace, Recording, StreamCover, StreamKey};
 
 use super::Folders;
 use super::flow::{Flow, Lane, Mapped};
+use super::round::{Round, Stretch};
 use crate::Error;
-use crate::adapter::{
-    Adapter, Identities, OnCpu, SpanRules, has_switches, is_kernel, needs_identities,
-};
+use crate::adapter::{Adapter, SpanRules, has_switches, is_kernel, needs_identities};
 
 /// How far traces lie behind the common clock, by folder.
 pub(super) type Shifts = BTreeMap<PathBuf, i64>;
@@ -44,7 +44,6 @@ pub(crate) struct Source {
     begin: Timestamp,
     end: Timestamp,
     scheduled: TimeRange,
-    identities: Identities,
 }
 
 #[derive(Debug)]
@@ -91,8 +90,7 @@ impl Source {
             end: kernel().map(|(_, end, _)| end).max().unwrap_or(nothing),
         };
         let rules = rules.clone();
-        let identities = Identities::default();
-        Ok(Self { rules, groups, shifts, host, begin, end, scheduled, identities })
+        Ok(Self { rules, groups, shifts, host, begin, end, scheduled })
     }
 
     /// The folders of all traces.
@@ -136,62 +134,60 @@ impl Source {
         (kept, more)
     }
 
-    /// Reads everything once when events do not say which thread and process they belong to.
-    pub(crate) fn learn_identities(&mut self, windows: &[(Timestamp, Timestamp)]) {
-        let traces = || self.groups.iter().flat_map(|group| group.recording.traces());
-        if !traces().any(|trace| needs_identities(trace.class(), &self.rules)) {
-            return;
+    /// Whether some events do not say which thread and process they belong to.
+    pub(crate) fn needs_identities(&self) -> bool {
+        let mut traces = self.groups.iter().flat_map(|group| group.recording.traces());
+        traces.any(|trace| needs_identities(trace.class(), &self.rules))
+    }
+
+    /// Who is who at the begin of each of these windows, from one reading of everything.
+    pub(crate) fn identities(&self, windows: &[Stretch]) -> Vec<Arc<Identities>> {
+        if !self.needs_identities() {
+            return windows.iter().map(|_| Arc::default()).collect();
         }
-        let mut learnt = Identities::default();
-        let mut begins = windows.iter().map(|(begin, _)| *begin).peekable();
-        let mut flow = self.flow(TimeRange::ALL, &OnCpu::default());
-        flow.run(|fact| {
-            while let Some(begin) = begins.next_if(|begin| *begin <= fact.at) {
-                learnt.begin_window(begin);
-            }
-            match fact.kind {
-                FactKind::Switch { prev, next, .. } => {
-                    if let Some(cpu) = fact.cpu {
-                        learnt.switch(cpu, prev, next);
-                    }
-                }
-                FactKind::Fork { child, child_pid, .. } => learnt.thread(child, fact.at, child_pid),
-                FactKind::DumpThread { tid, pid: Some(pid), .. } => {
-                    learnt.thread(tid, fact.at, pid);
-                }
-                FactKind::Lost { what: Missing::Kernel(cpu), .. } => learnt.lost(cpu),
-                _ => {}
-            }
+        let mut round = Round::new(windows);
+        self.flow(TimeRange::ALL).run(|fact| round.take(fact));
+        round.finish()
+    }
+
+    /// Who had each CPU before its first switch after a time.
+    pub(crate) fn look_ahead(&self, begin: Timestamp) -> LookAhead {
+        let mut ahead = LookAhead::new(begin);
+        if !self.needs_identities() {
+            return ahead;
+        }
+        let cpus = self.kernel_cpus();
+        let all = RefCell::new(&mut ahead);
+        self.flow(TimeRange { begin, end: Timestamp::MAX })
+            .run_while(|| !all.borrow().is_over(&cpus), |fact| all.borrow_mut().take(fact));
+        ahead
+    }
+
+    /// The CPUs that the kernel's streams name.
+    fn kernel_cpus(&self) -> BTreeSet<CpuId> {
+        let streams = self.groups.iter().flat_map(|group| {
+            let streams = group.recording.streams().iter().zip(&group.kernel);
+            streams.filter(|(_, is_kernel)| **is_kernel).map(|(stream, _)| stream)
         });
-        learnt.tables(flow.tables());
-        for begin in begins {
-            learnt.begin_window(begin);
-        }
-        self.identities = learnt;
+        let cpu = |id: u64| u32::try_from(id).ok().map(CpuId::new);
+        streams.filter_map(|stream| stream.key().instance_id.and_then(cpu)).collect()
     }
 
-    /// The summary of one window.
-    pub(crate) fn map(&self, cover: Cover) -> Mapped {
+    /// The summary of one window that begins with these known.
+    pub(crate) fn map(&self, cover: Cover, entry: Arc<Identities>) -> Mapped {
         let range = TimeRange { begin: cover.begin, end: cover.end };
-        let on_cpu = self.identities.on_cpu_at(cover.begin);
         let unscheduled = Some(self.scheduled.end).filter(|end| range.contains(*end));
-        self.flow(range, &on_cpu).summarise(cover, unscheduled)
+        self.flow(range).summarise(cover, entry, unscheduled)
     }
 
-    fn flow(&self, range: TimeRange, on_cpu: &OnCpu) -> Flow<'_> {
+    fn flow(&self, range: TimeRange) -> Flow<'_> {
         let lanes = self.groups.iter().map(|group| {
             let own = |at: Timestamp| match at {
                 Timestamp::MIN | Timestamp::MAX => at,
                 _ => Timestamp::from_nanos(at.nanos().saturating_sub(group.shift_ns)),
             };
             let range = TimeRange { begin: own(range.begin), end: own(range.end) };
-            let adapter = Adapter::new(
-                &self.rules,
-                &self.identities,
-                self.scheduled,
-                on_cpu.clone(),
-                group.shift_ns,
-            );
+            let adapter = Adapter::new(&self.rules, self.scheduled, group.shift_ns);
             Lane::new(group, group.recording.merged(range), adapter)
         });
         Flow::new(lanes.collect())

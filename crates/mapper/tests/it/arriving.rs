@@ -1,11 +1,16 @@
 //! Chunks that arrive one by one, summary files, and a stitcher that starts again.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use convert::convert_ctf;
+use ctf::CtfVersion;
 use mapper::{Options, SpanRules, Stitcher, Windows, analyse};
+use model::{TimeRange, Timestamp};
 use stitch::Summary;
+use tracedir::Recording;
 
 use crate::compare::{answers, same, sums_hold};
 
@@ -149,4 +154,67 @@ fn a_damaged_summary_file_is_named_and_mapped_again() {
     again.session_closed(&session);
     again.advance().unwrap();
     same_answers(again.summary(), &whole(&session));
+}
+
+/// A session whose chunks are this trace, cut at equal distances.
+fn cut(trace: &Path, parts: i64, session: &Path) -> Vec<PathBuf> {
+    let covers = Recording::open(&[trace]).unwrap().covers();
+    let begin = covers.iter().filter_map(|cover| cover.begin).min().unwrap().nanos();
+    let end = covers.iter().filter_map(|cover| cover.end).max().unwrap().nanos() + 1;
+    let at = |part: i64| Timestamp::from_nanos(begin + (end - begin) / parts * part);
+    let chunk = |part: i64| {
+        let range = TimeRange {
+            begin: if part == 0 { Timestamp::MIN } else { at(part) },
+            end: if part + 1 == parts { Timestamp::MAX } else { at(part + 1) },
+        };
+        let name = format!("20261120T16440{part}+0000-20261120T16440{}+0000-{part}", part + 1);
+        let folder = session.join("archives").join(name);
+        let options = convert::Options { version: CtfVersion::V1_8, range };
+        fs::create_dir_all(folder.parent().unwrap()).unwrap();
+        let into = folder.join("kernel");
+        fs::create_dir(&folder).unwrap();
+        convert_ctf(&[trace], &into, &options, &mut |_, _| ControlFlow::Continue(())).unwrap();
+        folder
+    };
+    (0..parts).map(chunk).collect()
+}
+
+/// A trace whose records do not say whose they are: only the first chunk's state dump knows.
+fn one_by_one_as_at_once(name: &str) {
+    let Some(trace) = testkit::unpacked_trace(name) else {
+        return testkit::skip(&format!("no recording {name}"));
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let session = folder.path().join("session");
+    let chunks = cut(&trace, 4, &session);
+    let whole = whole(&session);
+    let at_once = analyse(&[&session], &Options::default()).unwrap();
+    assert!(at_once.windows >= 4, "{} windows", at_once.windows);
+    same_answers(&whole, &at_once.summary);
+    let summaries = folder.path().join("summaries");
+    let mut running = stitcher(&summaries);
+    running.session_opened(&session);
+    for (n, chunk) in chunks.iter().enumerate() {
+        if n == 2 {
+            running = stitcher(&summaries);
+            running.session_opened(&session);
+            running.chunk_sealed(&session, chunks.get(1).unwrap()).unwrap();
+        }
+        running.chunk_sealed(&session, chunk).unwrap();
+        let advance = running.advance().unwrap();
+        assert_eq!(advance.windows, usize::from(n > 0), "after chunk {n}");
+    }
+    running.session_closed(&session);
+    running.advance().unwrap();
+    same_answers(&whole, running.summary());
+}
+
+#[test]
+fn chunks_of_a_desktop_trace_one_by_one_give_the_answer_of_all_at_once() {
+    one_by_one_as_at_once("kernel-basic-lttng210");
+}
+
+#[test]
+fn chunks_of_a_thread_storm_one_by_one_give_the_answer_of_all_at_once() {
+    one_by_one_as_at_once("kernel-many-threads");
 }

@@ -43,7 +43,13 @@ fn switch(prev: i32, left_as: LeftAs, next: i32) -> Kinds {
 }
 
 fn dump(fd: i32, name: &'static str) -> Kinds {
-    FactKind::DumpFd { pid: Pid::new(1), fd: Fd::new(fd), name, kind: Kind::of_name(name) }
+    FactKind::DumpFd {
+        pid: Some(Pid::new(1)),
+        table: None,
+        fd: Fd::new(fd),
+        name,
+        kind: Kind::of_name(name),
+    }
 }
 
 /// A read from descriptor 3 that moves 10 bytes.

@@ -170,9 +170,10 @@ impl Kernel {
 
     fn dump(&mut self, cpu: u8, tid: Tid, how: u8) {
         let kind = match how % 3 {
-            0 => FactKind::DumpThread { tid, pid: None, comm: "dumped" },
+            0 => FactKind::DumpThread { tid, pid: None, table: None, comm: "dumped" },
             n => FactKind::DumpFd {
-                pid: Pid::new([1, 3, 5][usize::from(how % 7 % 3)]),
+                pid: Some(Pid::new([1, 3, 5][usize::from(how % 7 % 3)])),
+                table: None,
                 fd: Fd::new(i32::from(how / 3 % FDS)),
                 name: if n == 1 { "/data/dumped" } else { "socket:[7]" },
                 kind: if n == 1 { Kind::Regular } else { Kind::Socket },
@@ -278,7 +279,7 @@ impl Kernel {
             6 => FactKind::Seen,
             7 => FactKind::Wakeup { tid, comm: "woken" },
             8 => FactKind::Fork { child: tid, child_pid: Pid::new(1), comm: "again" },
-            9 => FactKind::Exit { tid, last_of: Some(Pid::new(tid.get())) },
+            9 => FactKind::Exit { tid, is_last: Some(true) },
             10 => {
                 let what = match how / 13 % 6 {
                     0 => Missing::KernelEverywhere,

@@ -1,9 +1,11 @@
 //! The law: every cut and every grouping gives the answer of the whole, byte for byte.
 
-use model::Timestamp;
+use std::sync::Arc;
+
+use model::{Tid, Timestamp};
 use proptest::prelude::*;
-use stitch::fact::Fact;
-use stitch::{Cover, Error, Summary, Window};
+use stitch::fact::{Fact, FactKind};
+use stitch::{Assumption, Cover, Error, Identities, LookAhead, Summary, Window};
 
 use crate::compare::{answers, same};
 use crate::kernel_like::{Step, facts};
@@ -13,7 +15,11 @@ fn cover(begin: Timestamp, end: Timestamp) -> Cover {
 }
 
 pub(crate) fn map(facts: &[Fact<&str>], begin: Timestamp, end: Timestamp) -> Summary {
-    let mut window = Window::new(cover(begin, end));
+    map_after(facts, begin, end, Identities::default())
+}
+
+fn map_after(facts: &[Fact<&str>], begin: Timestamp, end: Timestamp, entry: Identities) -> Summary {
+    let mut window = Window::after(cover(begin, end), Arc::new(entry));
     for fact in facts.iter().filter(|fact| begin <= fact.at && fact.at < end) {
         window.add(fact);
     }
@@ -66,6 +72,33 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(any::<Step>(), 0..400)
 }
 
+/// What the facts before a time, and the first switches of all, say about who is who.
+fn known_at(facts: &[Fact<&str>], begin: Timestamp) -> Identities {
+    let mut ahead = LookAhead::new(Timestamp::from_nanos(0));
+    let mut known = Identities::default();
+    for fact in facts {
+        ahead.take(fact);
+        if fact.at < begin {
+            known.learn(fact);
+        }
+    }
+    ahead.complete(&mut known);
+    known
+}
+
+/// The facts as a tracer writes them that does not say whose they are.
+fn anonymous(mut facts: Vec<Fact<&'static str>>) -> Vec<Fact<&'static str>> {
+    for fact in &mut facts {
+        let is_span = matches!(fact.kind, FactKind::SpanBegin(_) | FactKind::SpanEnd(_));
+        let of_kernel = fact.tid.filter(|_| !is_span);
+        fact.pid = None;
+        if of_kernel.is_some_and(|tid| tid != Tid::IDLE) {
+            fact.tid = None;
+        }
+    }
+    facts
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
@@ -88,6 +121,36 @@ proptest! {
     ) {
         let (all, end) = facts(&steps);
         check(&all, all.iter().map(|fact| fact.at).collect(), end, &choices);
+    }
+
+    #[test]
+    fn facts_that_do_not_say_whose_they_are_give_the_answer_of_the_whole_for_every_cut(
+        steps in prop::collection::vec(any::<Step>(), 0..200),
+        cuts in prop::collection::vec(0.0..1.0_f64, 0..6),
+        choices in prop::collection::vec(any::<u16>(), 1..8),
+    ) {
+        let (all, end) = facts(&steps);
+        let all = anonymous(all);
+        #[expect(clippy::cast_possible_truncation, reason = "the sequences last microseconds")]
+        let at = |part: f64| Timestamp::from_nanos((part * end.nanos() as f64) as i64);
+        let begin = Timestamp::from_nanos(0);
+        let map = |(from, to)| map_after(&all, from, to, known_at(&all, from));
+        let parts = windows(cuts.into_iter().map(at).collect(), begin, end).into_iter().map(map);
+        let parts: Vec<Summary> = parts.collect();
+        // Window by window, each behind what the summaries before it know.
+        let mut in_order = Summary::identity();
+        for part in &parts {
+            let Some(cover) = part.cover() else { continue };
+            let mut entry = in_order.identities();
+            if in_order.cover().is_none() {
+                entry = known_at(&all, begin);
+            }
+            let next = map_after(&all, cover.begin, cover.end, entry);
+            in_order = in_order.merge(next).unwrap();
+        }
+        let whole = answers(&map((begin, end)));
+        prop_assert_eq!(&answers(&in_order), &whole);
+        prop_assert_eq!(&answers(&reduce(parts, &choices)), &whole);
     }
 
     #[test]
@@ -136,4 +199,53 @@ fn the_same_time_twice_and_a_hole_are_refused() {
         kind: stitch::fact::FactKind::Seen,
     });
     assert!(part(0, 10).merge(other.finish()).is_ok());
+}
+
+/// A window behind a neighbour that its facts were not told of would blame the wrong thread.
+#[test]
+fn a_window_mapped_behind_another_neighbour_is_refused() {
+    use model::{CpuId, Pid};
+    let at = |ns, tid, kind| Fact {
+        at: Timestamp::from_nanos(ns),
+        cpu: Some(CpuId::new(0)),
+        tid,
+        pid: None,
+        kind,
+    };
+    let switch = |ns, prev, next| {
+        let (prev, next) = (Tid::new(prev), Tid::new(next));
+        let left_as = stitch::fact::LeftAs::Preempted;
+        let kind = FactKind::Switch { prev, prev_comm: "", left_as, next, next_comm: "" };
+        at(ns, None, kind)
+    };
+    let dump = |ns, pid| {
+        let pid = Some(Pid::new(pid));
+        let kind = FactKind::DumpThread { tid: Tid::new(8), pid, table: None, comm: "a" };
+        Fact { cpu: None, ..at(ns, None, kind) }
+    };
+    let seen = at(15, None, FactKind::Seen);
+    let of = |facts: &[Fact<&str>], begin, end, entry| {
+        map_after(facts, Timestamp::from_nanos(begin), Timestamp::from_nanos(end), entry)
+    };
+    let left = |pid| of(&[dump(1, pid), switch(2, 7, 8)], 0, 10, Identities::default());
+    let right = of(&[seen], 10, 20, left(3).identities());
+    assert!(left(3).merge(right.clone()).is_ok());
+    let stale = |left: Summary, right: Summary| match left.merge(right) {
+        Err(Error::StaleAssumption { who }) => who,
+        other => panic!("{other:?}"),
+    };
+    let (tid, cpu) = (Tid::new(8), CpuId::new(0));
+    let other_process = Assumption::ProcessOf { tid, pid: Some(Pid::new(3)) };
+    assert_eq!(stale(left(4), right.clone()), other_process);
+    let other_thread = of(&[dump(1, 3), switch(2, 7, 9)], 0, 10, Identities::default());
+    let on_cpu = Assumption::OnCpu { cpu, tid: Some(tid) };
+    assert_eq!(stale(other_thread, right.clone()), on_cpu);
+    let gap = Summary::gap(cover(Timestamp::from_nanos(0), Timestamp::from_nanos(10)));
+    assert_eq!(stale(gap, right.clone()), on_cpu);
+    // What a first switch further right says must be what was assumed.
+    let ahead = known_at(&[seen, switch(25, 8, 7)], Timestamp::from_nanos(10));
+    let early = of(&[seen], 10, 20, ahead);
+    let late = |prev| of(&[switch(25, prev, 7)], 20, 30, Identities::default());
+    assert!(early.clone().merge(late(8)).is_ok());
+    assert_eq!(stale(early, late(6)), on_cpu);
 }

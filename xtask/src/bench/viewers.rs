@@ -21,6 +21,8 @@ use crate::relays::OwnRelay;
 const EARLY: u64 = 100;
 /// Threads that the viewers share.
 const THREADS: usize = 4;
+/// Viewers that come one after the other when all others are there, and leave.
+const LATE: usize = 200;
 /// How often a viewer asks.
 const POLL: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -85,6 +87,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         .collect();
     drop(ready);
     while all_ready.recv().is_ok() {}
+    let mut late = Vec::new();
+    for _ in 0..LATE {
+        late.push(attach(&relay.viewers.to_string().parse()?, Instant::now())?.1.attached);
+    }
     emit(args.events, 500)?;
     let memory = relay.resident()?;
     let cpu = measure::cpu_of_process(relay.pid())?.saturating_sub(cpu_before);
@@ -104,18 +110,27 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let events = printed.lines.len() as u64;
         ensure!(events == args.events, "babeltrace2 saw {events} of {}", args.events);
     }
-    attached.sort_unstable();
-    report(args, &attached, memory.saturating_sub(memory_before), cpu)
+    report(args, [attached, late], memory.saturating_sub(memory_before), cpu)
 }
 
 #[expect(clippy::print_stdout, reason = "the table is the result of the command")]
-fn report(args: &Args, attached: &[Duration], memory: u64, cpu: Duration) -> anyhow::Result<()> {
-    let at =
-        |percent: usize| attached.get(attached.len().saturating_sub(1) * percent / 100).copied();
-    let (median, late) = (at(50).context("no viewers")?, at(99).context("no viewers")?);
+fn report(
+    args: &Args,
+    attached: [Vec<Duration>; 2],
+    memory: u64,
+    cpu: Duration,
+) -> anyhow::Result<()> {
     let all = args.viewers + args.babeltrace2;
     println!("{} viewers and {} babeltrace2 saw every event once", args.viewers, args.babeltrace2);
-    println!("  from connecting to the first event   median {median:.1?}, p99 {late:.1?}");
+    println!("  from connecting to the first event:");
+    for (who, mut times) in
+        ["when all come at once", "who comes when all are there"].iter().zip(attached)
+    {
+        times.sort_unstable();
+        let at = |percent: usize| times.get(times.len().saturating_sub(1) * percent / 100);
+        let (median, last) = (at(50).context("no viewers")?, at(99).context("no viewers")?);
+        println!("    {who:<34} median {median:.1?}, p99 {last:.1?}");
+    }
     println!(
         "  resident memory of the relay, more   {memory} KiB, {} a viewer",
         memory / all as u64
@@ -136,18 +151,7 @@ fn follow(relay: SocketAddr, count: usize, ready: impl FnOnce()) -> anyhow::Resu
     let epoch = Instant::now();
     let mut viewers = Vec::new();
     for _ in 0..count {
-        let begin = Instant::now();
-        let mut relay = Relay::connect(&address, Box::new(|| false))?;
-        let sessions = relay.sessions()?;
-        let options = Options { seek: Seek::Beginning, ..Options::default() };
-        let mut viewing = relay.view(&sessions, options)?;
-        let mut seen = Seen { attached: Duration::ZERO, events: 0 };
-        while seen.events == 0 {
-            viewing.poll(epoch.elapsed())?;
-            count_events(&mut viewing, &mut seen);
-            ensure!(begin.elapsed() < PATIENCE, "a viewer sees nothing");
-        }
-        seen.attached = begin.elapsed();
+        let (viewing, seen) = attach(&address, epoch)?;
         viewers.push((viewing, seen, false));
     }
     ready();
@@ -160,6 +164,26 @@ fn follow(relay: SocketAddr, count: usize, ready: impl FnOnce()) -> anyhow::Resu
         std::thread::park_timeout(POLL.saturating_sub(begin.elapsed()));
     }
     Ok(viewers.into_iter().map(|(_, seen, _)| seen).collect())
+}
+
+/// A viewer from the beginning of the only session that has seen an event; its clock began at `epoch`.
+fn attach(
+    address: &Address,
+    epoch: Instant,
+) -> anyhow::Result<(Viewing<impl std::io::Read + std::io::Write + use<>>, Seen)> {
+    let begin = Instant::now();
+    let mut relay = Relay::connect(address, Box::new(|| false))?;
+    let sessions = relay.sessions()?;
+    let options = Options { seek: Seek::Beginning, ..Options::default() };
+    let mut viewing = relay.view(&sessions, options)?;
+    let mut seen = Seen { attached: Duration::ZERO, events: 0 };
+    while seen.events == 0 {
+        viewing.poll(epoch.elapsed())?;
+        count_events(&mut viewing, &mut seen);
+        ensure!(begin.elapsed() < PATIENCE, "a viewer sees nothing");
+    }
+    seen.attached = begin.elapsed();
+    Ok((viewing, seen))
 }
 
 fn count_events<S: std::io::Read + std::io::Write>(viewing: &mut Viewing<S>, seen: &mut Seen) {

@@ -31,6 +31,7 @@ chromium         command  chromium
 iproute2         command  ip
 nats-server      command  nats-server
 openssl          command  openssl
+python3-lttnganalyses command lttng-syscallstats-mi
 python3-venv     python   ensurepip
 xz-utils         command  xz
 zstd             command  zstd

@@ -9,10 +9,12 @@
 //!
 //! This crate knows no wire format and does no I/O.
 
+mod errno;
 mod id;
 mod syscall;
 mod time;
 
+pub use errno::errno_name;
 pub use id::{CpuId, Fd, Pid, Tid};
 pub use syscall::{syscall_name, syscall_number};
 pub use time::{Nanos, TimeRange, Timestamp};

@@ -7,4 +7,7 @@
 //! assert_eq!(report::text::syscalls(&answer), "");
 //! ```
 
+pub mod csv;
+pub mod json;
+pub mod tables;
 pub mod text;

@@ -9,29 +9,33 @@ const SHOWN: usize = 20;
 const FEW: usize = 5;
 
 /// Columns of text: names to the left, numbers to the right.
-struct Table {
+pub(crate) struct Table {
     rows: Vec<Vec<String>>,
+    /// Which columns hold names.
+    names: Vec<bool>,
 }
 
 impl Table {
-    fn new(head: &[&str]) -> Self {
-        Self { rows: vec![head.iter().map(|cell| (*cell).to_owned()).collect()] }
+    pub(crate) fn new(head: &[&str]) -> Self {
+        let names = head.iter().enumerate().map(|(n, name)| n == 0 || *name == "files").collect();
+        Self::with_names(head, names)
     }
 
-    fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(crate) fn with_names(head: &[&str], names: Vec<bool>) -> Self {
+        Self { rows: vec![head.iter().map(|cell| (*cell).to_owned()).collect()], names }
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
-    fn render(&self, out: &mut String) {
+    pub(crate) fn render(&self, out: &mut String) {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        let is_text = |column: usize| {
-            let head = self.rows.first().and_then(|head| head.get(column));
-            column == 0 || head.is_some_and(|head| head == "files")
-        };
+        let is_text = |column: usize| self.names.get(column).copied().unwrap_or(false);
         let widths: Vec<usize> = (0..columns).map(width).collect();
         for row in &self.rows {
             let mut line = String::new();
@@ -169,22 +173,22 @@ fn figures(calls: u64, ns: u64, bytes: u64, errors: u64) -> [String; 4] {
     [calls.to_string(), time(ns), bytes.to_string(), errors.to_string()]
 }
 
-fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     if ns == 0 { "-".to_owned() } else { Nanos::new(ns).to_string() }
 }
 
 /// A name without what a terminal would obey.
-fn printable(name: &str) -> String {
+pub(crate) fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-fn more(all: usize, shown: usize, out: &mut String) {
+pub(crate) fn more(all: usize, shown: usize, out: &mut String) {
     if all > shown {
         write_line(out, &format!("and {} more", all - shown));
     }
 }
 
-fn loss(loss: &Loss, out: &mut String) {
+pub(crate) fn loss(loss: &Loss, out: &mut String) {
     let counts = [
         (loss.events_discarded, "events discarded by the tracer"),
         (loss.packets_lost, "packets lost"),
@@ -206,7 +210,7 @@ fn loss(loss: &Loss, out: &mut String) {
     }
 }
 
-fn write_line(out: &mut String, line: &str) {
+pub(crate) fn write_line(out: &mut String, line: &str) {
     out.push_str(line);
     out.push('\n');
 }

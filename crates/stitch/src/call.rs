@@ -123,7 +123,7 @@ pub(crate) fn class_in(call: Option<&Call>, sleep: Sleep) -> ClassTerm {
 }
 
 /// Whether a positive return value is a number of bytes moved.
-fn is_transfer(name: &str) -> bool {
+pub(crate) fn is_transfer(name: &str) -> bool {
     matches!(
         name,
         "read"

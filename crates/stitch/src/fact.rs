@@ -115,6 +115,69 @@ pub enum FactKind<S> {
         /// What kind of file it is.
         kind: Kind,
     },
+    /// A thread moves to another CPU.
+    Migrate {
+        /// The thread.
+        tid: Tid,
+    },
+    /// A CPU begins to handle an interrupt.
+    IrqEntry {
+        /// Which one.
+        line: Line,
+        /// The handler's name; empty for soft interrupts.
+        name: S,
+    },
+    /// The handler of an interrupt ends.
+    IrqExit {
+        /// Which one.
+        line: Line,
+    },
+    /// A CPU will handle a soft interrupt as soon as it can.
+    IrqRaise {
+        /// Which one.
+        line: Line,
+    },
+    /// A request goes to a block device.
+    BlockIssue {
+        /// The device.
+        dev: Dev,
+        /// The first sector, which names the request.
+        sector: u64,
+        /// How many sectors of 512 bytes; never zero.
+        sectors: u32,
+        /// What the device shall do.
+        op: BlockOp,
+        /// The thread on whose behalf, when the record says.
+        tid: Option<Tid>,
+    },
+    /// A block device has done a request, or a first part of it.
+    BlockDone {
+        /// The device.
+        dev: Dev,
+        /// The first sector.
+        sector: u64,
+    },
+    /// A request to a part of a device, such as a partition, becomes one to the device.
+    BlockRemap {
+        /// The device.
+        dev: Dev,
+        /// The part.
+        part: Dev,
+    },
+    /// A state dump says what a block device is called.
+    DumpDisk {
+        /// The device.
+        dev: Dev,
+        /// Its name: `sda`.
+        name: S,
+    },
+    /// The thread of the fact takes or gives back pages of memory.
+    Pages {
+        /// How many.
+        pages: u64,
+        /// Whether it gives them back.
+        freed: bool,
+    },
     /// Any other event in the context of a thread.
     Seen,
     /// A span of the application begins.
@@ -159,6 +222,32 @@ pub struct Span<S> {
     pub request: Option<u64>,
     /// Whether spans of this name are requests; all others are phases inside requests.
     pub is_request: bool,
+}
+
+/// What interrupts a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Line {
+    /// An interrupt of a device, by its number.
+    Hard(u16),
+    /// A soft interrupt, by its vector.
+    Soft(u8),
+}
+
+/// The number of a block device, as the kernel has it: 20 bits of minor number below the major one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Dev(pub u32);
+
+/// What a block device is asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum BlockOp {
+    /// To read sectors.
+    Read,
+    /// To write them.
+    Write,
+    /// To forget what they hold.
+    Discard,
+    /// To make writes durable, or something else that moves no data.
+    Other,
 }
 
 /// How a thread leaves its CPU.
@@ -270,6 +359,17 @@ impl<S> FactKind<S> {
             Self::DumpFd { pid, table, fd, name, kind } => {
                 FactKind::DumpFd { pid, table, fd, name: text(name), kind }
             }
+            Self::Migrate { tid } => FactKind::Migrate { tid },
+            Self::IrqEntry { line, name } => FactKind::IrqEntry { line, name: text(name) },
+            Self::IrqExit { line } => FactKind::IrqExit { line },
+            Self::IrqRaise { line } => FactKind::IrqRaise { line },
+            Self::BlockIssue { dev, sector, sectors, op, tid } => {
+                FactKind::BlockIssue { dev, sector, sectors, op, tid }
+            }
+            Self::BlockDone { dev, sector } => FactKind::BlockDone { dev, sector },
+            Self::BlockRemap { dev, part } => FactKind::BlockRemap { dev, part },
+            Self::DumpDisk { dev, name } => FactKind::DumpDisk { dev, name: text(name) },
+            Self::Pages { pages, freed } => FactKind::Pages { pages, freed },
             Self::Seen => FactKind::Seen,
             Self::SpanBegin(span) => FactKind::SpanBegin(span.map(text)),
             Self::SpanEnd(span) => FactKind::SpanEnd(span.map(text)),

@@ -1,5 +1,7 @@
 //! The last step: a summary with nothing to its left and right becomes an answer.
 
+mod tables;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +16,8 @@ use crate::call::{Calls, Class, ClassTerm, Figures, class_in};
 use crate::ident::{Ident, Name};
 use crate::spent::Spent;
 use crate::summary::{BETWEEN, Cover, Owner, Summary};
+
+pub use tables::{Question, Subject, tables};
 
 const OTHER: &str = "(other)";
 
@@ -85,6 +89,12 @@ pub fn syscalls(summary: &Summary) -> Syscalls {
         processes,
         loss,
     }
+}
+
+/// What is missing from a summary or makes no sense in it.
+#[must_use]
+pub fn loss(summary: &Summary) -> Loss {
+    Finish::new(summary).loss().0
 }
 
 struct Finish<'a> {

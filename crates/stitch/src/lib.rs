@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! facts ──▶ Window ─▶ Summary ─┐
-//! facts ──▶ Window ─▶ Summary ─┼─ merge ─▶ Summary ─ phases / syscalls ─▶ answer
+//! facts ──▶ Window ─▶ Summary ─┼─ merge ─▶ Summary ─ phases / syscalls / tables ─▶ answer
 //! missing ───── gap ─▶ Summary ─┘
 //! ```
 //!
@@ -22,6 +22,7 @@ mod cpu;
 mod error;
 mod file;
 mod finish;
+mod fold;
 mod ident;
 mod spent;
 mod stack;
@@ -32,9 +33,10 @@ mod window;
 
 pub mod answer;
 pub mod fact;
+pub mod table;
 
 pub use error::{Assumption, Error};
-pub use finish::{phases, syscalls};
+pub use finish::{Question, Subject, loss, phases, syscalls, tables};
 pub use ident::Kind;
 pub use summary::{Cover, MAX_LISTED_REQUESTS, Summary};
 pub use who::{Identities, LOOK_AHEAD, LookAhead};

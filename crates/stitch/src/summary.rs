@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::call::{Calls, InFlight};
 use crate::cpu::CpuSwitches;
+use crate::fold::Folds;
 use crate::ident::{Entry, Ident, Left, Name, Table};
 use crate::spent::{Body, Phase};
 use crate::stack::Outcome;
@@ -48,6 +49,7 @@ pub struct Summary {
     pub(crate) processes: BTreeMap<Owner, Calls>,
     pub(crate) phases: BTreeMap<Arc<str>, Phase>,
     pub(crate) requests: Requests,
+    pub(crate) folds: Folds,
     pub(crate) loss: LossCount,
 }
 
@@ -179,7 +181,8 @@ impl Summary {
         let at = Some(cover.begin);
         let forgotten = Forgotten { spans: at, kernel: at, files: at };
         let loss = LossCount { gaps: 1, ..LossCount::default() };
-        Self { cover: Some(cover), forgotten, loss, who: Who::gap(), ..Self::default() }
+        let folds = Folds::gap(cover.begin);
+        Self { cover: Some(cover), forgotten, folds, loss, who: Who::gap(), ..Self::default() }
     }
 
     /// The host and time this is about; `None` for the identity.
@@ -297,6 +300,7 @@ impl Summary {
         for request in &mut self.requests.slowest {
             request.body.resolve(left);
         }
+        self.folds.resolve(left);
         for (mut ident, (at, name)) in std::mem::take(&mut self.names) {
             ident.resolve(left);
             self.learn(ident, at, name);
@@ -358,6 +362,7 @@ impl Summary {
         self.requests.wall_ns = self.requests.wall_ns.saturating_add(requests.wall_ns);
         self.requests.slowest.extend(requests.slowest);
         self.requests.keep_slowest();
+        self.folds.append(right.folds);
         self.loss.add(right.loss);
     }
 

@@ -87,11 +87,24 @@ impl Window {
         }
         self.now = self.now.max(fact.at);
         let context = self.context(fact);
+        self.summary.folds.take(self.now, fact, context.map(|context| context.tid));
         if let Some(context) = context {
             self.enter(context, fact);
         }
         match (fact.kind, context) {
-            (FactKind::Seen, _) => {}
+            (
+                FactKind::Seen
+                | FactKind::Migrate { .. }
+                | FactKind::IrqEntry { .. }
+                | FactKind::IrqExit { .. }
+                | FactKind::IrqRaise { .. }
+                | FactKind::BlockIssue { .. }
+                | FactKind::BlockDone { .. }
+                | FactKind::BlockRemap { .. }
+                | FactKind::DumpDisk { .. }
+                | FactKind::Pages { .. },
+                _,
+            ) => {}
             (FactKind::Switch { prev, prev_comm, left_as, next, next_comm }, _) => {
                 if let Some(cpu) = fact.cpu {
                     self.name_thread(prev, prev_comm);
@@ -168,6 +181,7 @@ impl Window {
         }
         self.summary.cpus = self.log.finish();
         self.summary.requests.keep_slowest();
+        self.summary.folds.settle();
         self.summary
     }
 
@@ -311,6 +325,7 @@ impl Window {
             in_flight
         });
         self.summary.processes.entry(owner).or_default().count(tid, exit, &in_flight);
+        self.summary.folds.call_exit(tid, exit, &in_flight);
         let Some(fd) = i32::try_from(exit.ret).ok().filter(|fd| *fd >= 0).map(Fd::new) else {
             return;
         };

@@ -1,4 +1,6 @@
-//! `throughline analyze phases|syscalls PATH…`: where the time of requests went, and which system calls were made.
+//! `throughline analyze NAME PATH…`: where the time of requests went, and what threads, CPUs and devices did.
+
+mod tables;
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -8,7 +10,7 @@ use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use mapper::{Analysis, Options, SpanRules, Windows, analyse};
 use report::text;
-use stitch::Summary;
+use stitch::{Subject, Summary};
 
 use crate::outcome::{Outcome, complain};
 
@@ -17,6 +19,8 @@ Examples:
   throughline analyze phases throughline-data/traces/       all sessions of a host, as tables
   throughline analyze phases --format html session/ > page.html
   throughline analyze syscalls --format json kernel/
+  throughline analyze schedstats --procname firefox kernel/
+  throughline analyze all --format json kernel/             every table, from one pass
 
 Exit code 1: some of the data cannot be read; the rest was.";
 
@@ -31,8 +35,32 @@ pub(crate) struct Args {
 enum What {
     /// Where the time of requests went, by phase
     Phases(PhasesArgs),
-    /// Complete system calls by process and name
+    /// Complete system calls by process, name and file
     Syscalls(SyscallsArgs),
+    /// System calls by thread and by name: counts, durations, how they returned
+    Syscallstats(tables::Args),
+    /// Scheduling latencies by thread: from a wake-up to a CPU
+    Schedstats(tables::Args),
+    /// The longest scheduling latencies
+    Schedtop(tables::Args),
+    /// Scheduling latencies by length
+    Schedfreq(tables::Args),
+    /// Interrupts: how long handlers ran, how long soft ones waited
+    Irqstats(tables::Args),
+    /// Interrupts by length
+    Irqfreq(tables::Args),
+    /// CPU time by thread and by CPU
+    Cputop(tables::Args),
+    /// Latencies of block devices
+    Iolatencystats(tables::Args),
+    /// The longest requests to block devices
+    Iolatencytop(tables::Args),
+    /// Bytes read and written by process, file and device
+    Iousagetop(tables::Args),
+    /// Pages of memory by thread
+    Memtop(tables::Args),
+    /// All of these tables, from one pass
+    All(tables::Args),
 }
 
 #[derive(clap::Args)]
@@ -107,6 +135,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
             })?;
             Ok(tell(&analysis))
         }
+        What::Syscallstats(args) => args.run(&[Subject::Syscallstats]),
+        What::Schedstats(args) => args.run(&[Subject::Schedstats]),
+        What::Schedtop(args) => args.run(&[Subject::Schedtop]),
+        What::Schedfreq(args) => args.run(&[Subject::Schedfreq]),
+        What::Irqstats(args) => args.run(&[Subject::Irqstats]),
+        What::Irqfreq(args) => args.run(&[Subject::Irqfreq]),
+        What::Cputop(args) => args.run(&[Subject::Cputop]),
+        What::Iolatencystats(args) => args.run(&[Subject::Iolatencystats]),
+        What::Iolatencytop(args) => args.run(&[Subject::Iolatencytop]),
+        What::Iousagetop(args) => args.run(&[Subject::Iousagetop]),
+        What::Memtop(args) => args.run(&[Subject::Memtop]),
+        What::All(args) => args.run(&Subject::ALL),
     }
 }
 

@@ -15,6 +15,7 @@ mod ctf_info;
 mod live;
 mod live_page;
 mod lttng;
+mod lttng_analyses;
 mod main_job;
 mod process;
 mod read;

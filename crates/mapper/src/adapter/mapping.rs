@@ -3,6 +3,7 @@
 use ctf::{EventRecordClass, FieldHandle, StreamClass, TraceClass};
 
 use super::calls::CallClass;
+use super::devices::Device;
 use super::spans::{SpanRule, SpanRules};
 
 /// What an event record class says and where.
@@ -36,6 +37,7 @@ pub(super) enum What {
         tid: FieldHandle,
         group_dead: Option<FieldHandle>,
     },
+    Device(Box<Device>),
     CallEntry(Box<CallClass>),
     CallExit(Box<CallClass>),
     DumpThread {
@@ -127,15 +129,19 @@ pub(crate) fn needs_identities(trace: &TraceClass, rules: &SpanRules) -> bool {
 
 /// The name without perf's subsystem.
 pub(super) fn plain(name: &str) -> &str {
-    name.strip_prefix("sched:")
-        .or_else(|| name.strip_prefix("syscalls:"))
-        .or_else(|| name.strip_prefix("raw_syscalls:"))
-        .unwrap_or(name)
+    const SUBSYSTEMS: [&str; 6] = ["sched", "syscalls", "raw_syscalls", "irq", "block", "kmem"];
+    match name.split_once(':') {
+        Some((subsystem, event)) if SUBSYSTEMS.contains(&subsystem) => event,
+        _ => name,
+    }
 }
 
 fn kernel(class: &EventRecordClass) -> Option<What> {
     let field = |names: &[&str]| names.iter().find_map(|name| class.field_handle(name));
     let name = plain(class.name());
+    if let Some(device) = Device::of(class, name) {
+        return Some(What::Device(Box::new(device)));
+    }
     Some(match name {
         "sched_switch" => What::Switch(SwitchFields {
             prev: field(&["prev_tid", "prev_pid"])?,

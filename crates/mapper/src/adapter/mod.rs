@@ -4,6 +4,7 @@
 //! generations of LTTng, of our own capture (the same names, with thread and process on every event) and of perf.
 
 mod calls;
+mod devices;
 mod mapping;
 mod spans;
 
@@ -178,6 +179,7 @@ fn convert(
             let dead = group_dead.and_then(|handle| number(record, handle));
             give(&context.fact(FactKind::Exit { tid, is_last: dead.map(|dead| dead != 0) }));
         }
+        What::Device(device) => device.fact(record, context, give),
         What::CallEntry(call) => call.entry(record, context, give),
         What::CallExit(call) => call.exit(record, context, give),
         What::DumpThread { tid, pid, comm, table } => {

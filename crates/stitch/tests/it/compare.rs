@@ -1,13 +1,25 @@
 //! Answers compared byte for byte, and what must hold inside each. Shared with the tests of crate `mapper`.
 
-use stitch::Summary;
 use stitch::answer::{Phases, Split};
+use stitch::{Question, Subject, Summary};
 
 pub(crate) fn answers(summary: &Summary) -> (String, String) {
     (
         serde_json::to_string_pretty(&stitch::phases(summary)).unwrap(),
-        serde_json::to_string_pretty(&stitch::syscalls(summary)).unwrap(),
+        serde_json::to_string_pretty(&stitch::syscalls(summary)).unwrap() + &tables(summary),
     )
+}
+
+/// Every table, a line for each row.
+pub(crate) fn tables(summary: &Summary) -> String {
+    let question = Question::default();
+    let tables =
+        Subject::ALL.iter().flat_map(|subject| stitch::tables(summary, *subject, &question));
+    let lines = tables.map(|table| {
+        let rows: String = table.rows.iter().map(|row| format!("{row:?}\n")).collect();
+        format!("\n{} of {:?}\n{rows}", table.class.name, table.range)
+    });
+    lines.collect()
 }
 
 /// Compares answers; a failure shows the first line that differs, not both texts.

@@ -39,7 +39,7 @@ pub(crate) fn reduce(mut parts: Vec<Summary>, choices: &[u16]) -> Summary {
 }
 
 /// The begins and ends of the windows between `begin` and `end` that these cuts give.
-fn windows(
+pub(crate) fn windows(
     mut cuts: Vec<Timestamp>,
     begin: Timestamp,
     end: Timestamp,

@@ -10,4 +10,5 @@ mod edges;
 mod file;
 mod kernel_like;
 mod laws;
+mod tables;
 mod witness;

@@ -1,0 +1,233 @@
+//! Tables of every analysis but the phases.
+
+mod cpu;
+mod disk;
+mod irq;
+mod sched;
+mod syscalls;
+
+use std::sync::Arc;
+
+use model::{CpuId, Tid, TimeRange};
+
+use super::Finish;
+use crate::fact::Line;
+use crate::fold::{Histogram, Stat};
+use crate::summary::Summary;
+use crate::table::{Bound, Cell, Class, Column, Kind, Table};
+
+/// What is asked of a summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// System calls by thread and by name.
+    Syscallstats,
+    /// Scheduling latencies by thread.
+    Schedstats,
+    /// The longest scheduling latencies.
+    Schedtop,
+    /// Scheduling latencies by length.
+    Schedfreq,
+    /// Interrupts by line.
+    Irqstats,
+    /// Interrupts by length.
+    Irqfreq,
+    /// CPU time by thread and by CPU.
+    Cputop,
+    /// Latencies of block devices.
+    Iolatencystats,
+    /// The longest requests to block devices.
+    Iolatencytop,
+    /// Bytes read and written by process, file and device.
+    Iousagetop,
+    /// Pages of memory by thread.
+    Memtop,
+}
+
+/// Which rows are wanted. An empty list asks for all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Question {
+    /// At most so many rows of each table.
+    pub limit: Option<usize>,
+    /// Rows of these threads; tables whose rows are no threads' keep all rows.
+    pub tids: Vec<Tid>,
+    /// Rows of threads with these command names.
+    pub comms: Vec<String>,
+    /// Rows of these CPUs.
+    pub cpus: Vec<CpuId>,
+    /// Rows of these interrupts.
+    pub lines: Vec<Line>,
+}
+
+impl Subject {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Syscallstats,
+        Self::Schedstats,
+        Self::Schedtop,
+        Self::Schedfreq,
+        Self::Irqstats,
+        Self::Irqfreq,
+        Self::Cputop,
+        Self::Iolatencystats,
+        Self::Iolatencytop,
+        Self::Iousagetop,
+        Self::Memtop,
+    ];
+
+    /// The name for programs and the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Syscallstats => "syscallstats",
+            Self::Schedstats => "schedstats",
+            Self::Schedtop => "schedtop",
+            Self::Schedfreq => "schedfreq",
+            Self::Irqstats => "irqstats",
+            Self::Irqfreq => "irqfreq",
+            Self::Cputop => "cputop",
+            Self::Iolatencystats => "iolatencystats",
+            Self::Iolatencytop => "iolatencytop",
+            Self::Iousagetop => "iousagetop",
+            Self::Memtop => "memtop",
+        }
+    }
+
+    /// What it says, in one line.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Syscallstats => "System call statistics",
+            Self::Schedstats => "Scheduling latency statistics",
+            Self::Schedtop => "Longest scheduling latencies",
+            Self::Schedfreq => "Scheduling latency distribution",
+            Self::Irqstats => "Interrupt statistics",
+            Self::Irqfreq => "Interrupt duration distribution",
+            Self::Cputop => "CPU usage",
+            Self::Iolatencystats => "Block device latency statistics",
+            Self::Iolatencytop => "Longest block device requests",
+            Self::Iousagetop => "I/O usage",
+            Self::Memtop => "Memory usage",
+        }
+    }
+
+    /// The kinds of table its answer has.
+    #[must_use]
+    pub const fn classes(self) -> &'static [&'static Class] {
+        match self {
+            Self::Syscallstats => syscalls::CLASSES,
+            Self::Schedstats => sched::STATS,
+            Self::Schedtop => sched::TOP,
+            Self::Schedfreq => sched::FREQ,
+            Self::Irqstats => irq::STATS,
+            Self::Irqfreq => irq::FREQ,
+            Self::Cputop => cpu::CPUTOP,
+            Self::Iolatencystats => disk::STATS,
+            Self::Iolatencytop => disk::TOP,
+            Self::Iousagetop => disk::USAGE,
+            Self::Memtop => cpu::MEMTOP,
+        }
+    }
+}
+
+/// The tables that answer a question about a subject.
+#[must_use]
+pub fn tables(summary: &Summary, subject: Subject, question: &Question) -> Vec<Table> {
+    let make = Make { finish: Finish::new(summary), summary, question };
+    match subject {
+        Subject::Syscallstats => make.syscallstats(),
+        Subject::Schedstats => make.schedstats(),
+        Subject::Schedtop => make.schedtop(),
+        Subject::Schedfreq => make.schedfreq(),
+        Subject::Irqstats => make.irqstats(),
+        Subject::Irqfreq => make.irqfreq(),
+        Subject::Cputop => make.cputop(),
+        Subject::Iolatencystats => make.iolatencystats(),
+        Subject::Iolatencytop => make.iolatencytop(),
+        Subject::Iousagetop => make.iousagetop(),
+        Subject::Memtop => make.memtop(),
+    }
+}
+
+/// What every table is made with.
+struct Make<'a> {
+    finish: Finish<'a>,
+    summary: &'a Summary,
+    question: &'a Question,
+}
+
+impl Make<'_> {
+    fn table(&self, class: &'static Class, mut rows: Vec<Vec<Cell>>) -> Table {
+        let (_, begin, end) = self.finish.cover();
+        let limit = self.question.limit.unwrap_or(usize::MAX);
+        let left_out = rows.len().saturating_sub(limit) as u64;
+        rows.truncate(limit);
+        Table { class, range: TimeRange { begin, end }, rows, left_out }
+    }
+
+    fn thread(&self, tid: Tid) -> Cell {
+        let pid = self.summary.who.process(tid);
+        Cell::Process { tid: Some(tid), pid, comm: self.finish.comm(tid) }
+    }
+
+    /// Whether rows of this thread are wanted.
+    fn wants(&self, tid: Tid) -> bool {
+        let Question { tids, comms, .. } = self.question;
+        let comm = self.finish.comm(tid);
+        (tids.is_empty() || tids.contains(&tid))
+            && (comms.is_empty() || comms.iter().any(|wanted| **wanted == *comm))
+    }
+
+    fn wants_cpu(&self, cpu: CpuId) -> bool {
+        self.question.cpus.is_empty() || self.question.cpus.contains(&cpu)
+    }
+}
+
+/// Count, least, mean, greatest and deviation, as five cells.
+fn moments(stat: &Stat) -> [Cell; 5] {
+    let Stat { count: n, sum, squares, min, max } = *stat;
+    let deviation = if n > 1 { Cell::Deviation { n, sum, squares } } else { Cell::Unknown };
+    if n == 0 {
+        return [Cell::count(0), Cell::Unknown, Cell::Unknown, Cell::Unknown, Cell::Unknown];
+    }
+    [Cell::count(n), Cell::ns(min), Cell::Mean { sum, n }, Cell::ns(max), deviation]
+}
+
+/// The percentiles 50, 95 and 99, each as the interval of its bucket.
+fn percentiles(lengths: &Histogram) -> [Cell; 3] {
+    [50, 95, 99].map(|percent| match lengths.percentile(percent) {
+        Some((low, high)) => Cell::Ns(Bound { low, high: Some(high) }),
+        None => Cell::Unknown,
+    })
+}
+
+/// Rows of a histogram: from, to, how many.
+fn frequencies(lengths: &Histogram) -> impl Iterator<Item = [Cell; 3]> {
+    lengths.buckets().map(|(low, high, count)| [Cell::ns(low), Cell::ns(high), Cell::count(count)])
+}
+
+const fn column(
+    name: &'static str,
+    title: &'static str,
+    kind: Kind,
+    unit: Option<&'static str>,
+) -> Column {
+    Column { name, title, kind, unit }
+}
+
+const fn number(name: &'static str, title: &'static str, unit: &'static str) -> Column {
+    column(name, title, Kind::Number, Some(unit))
+}
+
+const fn duration(name: &'static str, title: &'static str) -> Column {
+    column(name, title, Kind::Duration, None)
+}
+
+const P50: Column = duration("p50", "Median");
+const P95: Column = duration("p95", "95 %");
+const P99: Column = duration("p99", "99 %");
+
+/// Names joined.
+fn joined<'n>(names: impl IntoIterator<Item = &'n Arc<str>>) -> Arc<str> {
+    let names: Vec<&str> = names.into_iter().map(|name| &**name).collect();
+    names.join(", ").into()
+}

@@ -1,0 +1,90 @@
+//! Scheduling latencies.
+
+use model::{CpuId, Tid};
+
+use super::{Make, P50, P95, P99, column, duration, frequencies, moments, number, percentiles};
+use crate::fold::Stat;
+use crate::table::{Cell, Class, Column, Kind, Table};
+
+const COUNT: Column = number("count", "Schedulings", "schedulings");
+const MIN: Column = duration("min", "Min");
+const MEAN: Column = duration("avg", "Avg");
+const MAX: Column = duration("max", "Max");
+const DEVIATION: Column = duration("stdev", "Stdev");
+const WAKEE: Column = column("wakee", "Wakee", Kind::Process, None);
+
+const TOTAL: Class = Class {
+    name: "sched-latency-total",
+    title: "Scheduling latencies of all threads",
+    columns: &[COUNT, MIN, MEAN, MAX, DEVIATION, P50, P95, P99],
+};
+
+const PER_THREAD: Class = Class {
+    name: "sched-latency-per-thread",
+    title: "Scheduling latencies by thread",
+    columns: &[WAKEE, COUNT, MIN, MEAN, MAX, DEVIATION],
+};
+
+const LONGEST: Class = Class {
+    name: "sched-latency-top",
+    title: "Longest scheduling latencies",
+    columns: &[
+        column("wakeup", "Woken at", Kind::Time, None),
+        column("switch", "Running at", Kind::Time, None),
+        duration("latency", "Latency"),
+        column("cpu", "CPU", Kind::Cpu, None),
+        WAKEE,
+        column("context", "Woken in the context of", Kind::Process, None),
+    ],
+};
+
+const LENGTHS: Class = Class {
+    name: "sched-latency-freq",
+    title: "Scheduling latencies by length",
+    columns: &[duration("from", "From"), duration("to", "To"), COUNT],
+};
+
+pub(super) const STATS: &[&Class] = &[&TOTAL, &PER_THREAD];
+pub(super) const TOP: &[&Class] = &[&LONGEST];
+pub(super) const FREQ: &[&Class] = &[&LENGTHS];
+
+impl Make<'_> {
+    pub(super) fn schedstats(&self) -> Vec<Table> {
+        let latencies = self.summary.folds.latencies.closed();
+        let mut total = Stat::default();
+        let mut rows = Vec::new();
+        for (tid, stat) in latencies.rows.iter().filter(|(tid, _)| self.wants(**tid)) {
+            total.append(stat);
+            rows.push([self.thread(*tid)].into_iter().chain(moments(stat)).collect());
+        }
+        let everyone = self.question.tids.is_empty() && self.question.comms.is_empty();
+        let unknown = [Cell::Unknown, Cell::Unknown, Cell::Unknown];
+        let percentiles = if everyone { percentiles(&latencies.lengths) } else { unknown };
+        let all = moments(&total).into_iter().chain(percentiles).collect();
+        vec![self.table(&TOTAL, vec![all]), self.table(&PER_THREAD, rows)]
+    }
+
+    pub(super) fn schedtop(&self) -> Vec<Table> {
+        let latencies = self.summary.folds.latencies.closed();
+        let wanted = |tid: Tid, cpu: CpuId| self.wants(tid) && self.wants_cpu(cpu);
+        let found = latencies.top.iter().filter(|found| wanted(found.what.tid, found.what.cpu));
+        let rows = found.map(|found| {
+            let latency = found.what;
+            vec![
+                Cell::At(latency.wake.at),
+                Cell::At(latency.switch),
+                Cell::ns(found.value),
+                Cell::Cpu(latency.cpu),
+                self.thread(latency.tid),
+                latency.wake.by.map_or(Cell::Unknown, |by| self.thread(by)),
+            ]
+        });
+        vec![self.table(&LONGEST, rows.collect())]
+    }
+
+    pub(super) fn schedfreq(&self) -> Vec<Table> {
+        let latencies = self.summary.folds.latencies.closed();
+        let rows = frequencies(&latencies.lengths).map(Vec::from);
+        vec![self.table(&LENGTHS, rows.collect())]
+    }
+}

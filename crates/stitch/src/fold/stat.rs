@@ -1,0 +1,143 @@
+//! Figures over many values that add up in any order: moments in integers, and a histogram with a stated error.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// How many values, their sum, sum of squares, least and greatest. Sums saturate, so that adding stays associative.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stat {
+    pub(crate) count: u64,
+    pub(crate) sum: u64,
+    pub(crate) squares: u128,
+    /// 0 when there is no value.
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+}
+
+impl Stat {
+    pub(crate) fn of(value: u64) -> Self {
+        let wide = u128::from(value);
+        Self { count: 1, sum: value, squares: wide * wide, min: value, max: value }
+    }
+
+    pub(crate) fn take(&mut self, value: u64) {
+        self.append(&Self::of(value));
+    }
+
+    pub(crate) fn append(&mut self, more: &Self) {
+        if more.count == 0 {
+            return;
+        }
+        self.min = if self.count == 0 { more.min } else { self.min.min(more.min) };
+        self.max = self.max.max(more.max);
+        self.count = self.count.saturating_add(more.count);
+        self.sum = self.sum.saturating_add(more.sum);
+        self.squares = self.squares.saturating_add(more.squares);
+    }
+}
+
+/// How many buckets an octave has.
+const PER_OCTAVE: u32 = 32;
+
+/// Counts by logarithmic buckets: values below 32 exactly, above that 32 buckets an octave, so that a bucket is at most
+/// 1/32 of its values wide. Bound: 1,920 buckets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Histogram(BTreeMap<u16, u64>);
+
+impl Histogram {
+    pub(crate) fn take(&mut self, value: u64) {
+        let count = self.0.entry(bucket(value)).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    pub(crate) fn append(&mut self, more: &Self) {
+        for (bucket, more) in &more.0 {
+            let count = self.0.entry(*bucket).or_default();
+            *count = count.saturating_add(*more);
+        }
+    }
+
+    /// Least and greatest value of each bucket in use, and how many values it has, in ascending order.
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        self.0.iter().map(|(bucket, count)| {
+            let (low, high) = values(*bucket);
+            (low, high, *count)
+        })
+    }
+
+    /// The bucket in which the value lies that `percent` of all values do not exceed; `None` when there is none.
+    pub(crate) fn percentile(&self, percent: u64) -> Option<(u64, u64)> {
+        let all: u64 = self.0.values().fold(0, |sum, count| sum.saturating_add(*count));
+        let rank = (u128::from(all) * u128::from(percent)).div_ceil(100).max(1);
+        let mut seen = 0_u128;
+        self.0.iter().find_map(|(bucket, count)| {
+            seen += u128::from(*count);
+            (seen >= rank).then(|| values(*bucket))
+        })
+    }
+}
+
+fn bucket(value: u64) -> u16 {
+    let bits = u64::BITS - value.leading_zeros();
+    let octave = bits.saturating_sub(PER_OCTAVE.trailing_zeros() + 1);
+    let bucket = u64::from(octave * PER_OCTAVE) + (value >> octave);
+    u16::try_from(bucket).unwrap_or(u16::MAX)
+}
+
+/// The least and the greatest value of a bucket.
+fn values(bucket: u16) -> (u64, u64) {
+    let bucket = u32::from(bucket);
+    let octave = (bucket / PER_OCTAVE).saturating_sub(1);
+    let step = u64::from(bucket - octave * PER_OCTAVE);
+    let low = step.checked_shl(octave).unwrap_or(u64::MAX);
+    let width = 1_u64.checked_shl(octave).unwrap_or(u64::MAX);
+    (low, low.saturating_add(width - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_lies_in_its_bucket_and_no_bucket_is_wider_than_a_32nd_of_its_values() {
+        let edges = (0..64).flat_map(|bit| {
+            let value = 1_u64 << bit;
+            [value - 1, value, value + 1, value + value / 3]
+        });
+        for value in (0..5_000).chain(edges).chain([u64::MAX, u64::MAX - 1]) {
+            let (low, high) = values(bucket(value));
+            assert!(low <= value && value <= high, "{value} not in {low}..={high}");
+            assert!(high - low <= low / 32, "{value}: {low}..={high}");
+        }
+        assert!(bucket(u64::MAX) < 1_920);
+    }
+
+    #[test]
+    fn buckets_follow_each_other_without_a_hole() {
+        for n in 0..bucket(u64::MAX) {
+            assert_eq!(values(n).1 + 1, values(n + 1).0, "bucket {n}");
+        }
+    }
+
+    #[test]
+    fn a_percentile_holds_the_value_of_that_rank() {
+        let mut histogram = Histogram::default();
+        (1..=1_000).for_each(|value| histogram.take(value));
+        for (percent, value) in [(50, 500), (95, 950), (99, 990), (100, 1_000)] {
+            let (low, high) = histogram.percentile(percent).unwrap();
+            assert!(low <= value && value <= high, "{percent}: {low}..={high}");
+        }
+        assert_eq!(Histogram::default().percentile(50), None);
+    }
+
+    #[test]
+    fn no_value_changes_no_figure() {
+        let mut some = Stat::of(7);
+        some.append(&Stat::default());
+        assert_eq!(some, Stat::of(7));
+        let mut none = Stat::default();
+        none.append(&Stat::of(7));
+        assert_eq!(none, Stat::of(7));
+    }
+}

@@ -3,6 +3,7 @@
 mod bench;
 mod fuzz;
 mod kill;
+mod law;
 mod producer;
 mod relays;
 mod sim;
@@ -28,6 +29,8 @@ enum Task {
     Fuzz(fuzz::Fuzz),
     /// Kill the relay at random moments while producers write, and look for what it acknowledged
     Kill(kill::Args),
+    /// Cut random facts anywhere, merge the summaries in any order, and compare with the summary of the whole
+    Law(law::Args),
     /// Simulate recording sessions with faults, and check what viewers are shown
     Sim(sim::Args),
     /// Run a command and print its CPU time, wall time and peak memory
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Task::Bench(bench) => bench::run(&bench),
         Task::Fuzz(fuzz) => fuzz::run(&fuzz),
         Task::Kill(kill) => kill::run(&kill),
+        Task::Law(law) => law::run(&law),
         Task::Sim(sim) => sim::run(&sim),
         Task::Measured { command } => bench::measured(&command),
     };

@@ -295,6 +295,13 @@ enum TableBase {
 }
 
 impl Table {
+    #[cfg(feature = "law")]
+    pub(crate) fn leave_out(&mut self, part: crate::Part) {
+        if part == crate::Part::Execs {
+            self.exec = None;
+        }
+    }
+
     pub(crate) fn at_left(pid: Pid) -> Self {
         Self { base: TableBase::AtLeft(pid), exec: None, entries: BTreeMap::new() }
     }

@@ -24,6 +24,8 @@ mod file;
 mod finish;
 mod fold;
 mod ident;
+#[cfg(feature = "law")]
+mod part;
 mod spent;
 mod stack;
 mod summary;
@@ -38,6 +40,8 @@ pub mod table;
 pub use error::{Assumption, Error};
 pub use finish::{Question, Subject, loss, phases, syscalls, tables};
 pub use ident::Kind;
+#[cfg(feature = "law")]
+pub use part::Part;
 pub use summary::{Cover, MAX_LISTED_REQUESTS, Summary};
 pub use who::{Identities, LOOK_AHEAD, LookAhead};
 pub use window::Window;

@@ -95,6 +95,25 @@ pub(crate) struct Outcome {
 }
 
 impl Stack {
+    #[cfg(feature = "law")]
+    pub(crate) fn leave_out(&mut self, part: crate::Part) {
+        use crate::Part;
+        match part {
+            Part::SpanEnds => self.head.clear(),
+            Part::SpansRooted => self.rooted = false,
+            Part::SpanTime => self.base = Body::default(),
+            Part::SpanHeight => {
+                for segment in &mut self.head {
+                    if let HeadStep::Reach { phases } = &mut segment.step {
+                        *phases = 0;
+                    }
+                }
+            }
+            Part::SpansOpen => self.open.clear(),
+            _ => {}
+        }
+    }
+
     /// Where the thread's time and calls go just now; `None` when no span is open and none can be.
     pub(crate) fn top(&mut self) -> Option<&mut Spent> {
         match self.open.last_mut() {

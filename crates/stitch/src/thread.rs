@@ -227,6 +227,20 @@ impl Thread {
         }
     }
 
+    #[cfg(feature = "law")]
+    pub(crate) fn leave_out(&mut self, part: crate::Part) {
+        use crate::Part;
+        match (part, &mut self.first, &mut self.state) {
+            (Part::FirstSight, first, _) => *first = None,
+            (Part::FirstWake, ..) => self.wake = None,
+            (Part::LossBeforeSight, Some(first), _) => first.after_loss_on.clear(),
+            (Part::State, _, state) => *state = State::AsLeft,
+            (Part::WaitingFor, _, State::Waiting { by_cpu, .. }) => by_cpu.clear(),
+            (Part::CallInFlight, ..) => self.call = InFlight::AsLeft,
+            _ => self.stack.leave_out(part),
+        }
+    }
+
     /// Puts the state at the left boundary into the terms.
     pub(crate) fn resolve(&mut self, left: &impl Left) {
         if let State::Blocked { class, .. } = &mut self.state {

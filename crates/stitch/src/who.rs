@@ -211,6 +211,19 @@ struct Assumed {
 }
 
 impl Who {
+    #[cfg(feature = "law")]
+    pub(crate) fn leave_out(&mut self, part: crate::Part) {
+        use crate::Part;
+        match part {
+            Part::Switched => self.last.clear(),
+            Part::Ahead => self.assumed.cpus.retain(|_, on| !matches!(on, OnCpu::Leaves(_))),
+            Part::Processes => self.processes.clear(),
+            Part::FirstProcesses => self.first_processes.clear(),
+            Part::TableKeys => self.tables.clear(),
+            _ => {}
+        }
+    }
+
     /// Of a stretch that begins so. What was found by looking ahead holds for what follows as well.
     pub(crate) fn new(entry: &Identities) -> Self {
         let ahead = entry.cpus.iter().filter(|(_, on)| matches!(on, OnCpu::Leaves(_)));

@@ -16,8 +16,8 @@ use std::collections::{BTreeSet, VecDeque};
 use wire::live::{ChunkId, CloseAction, CloseTraceChunk, RelativePath, UnixSeconds};
 
 use crate::error::Result;
-use crate::journal;
-use crate::losses::{ChunkLosses, Loss};
+use crate::journal::{self, Moving};
+use crate::losses::{ChunkLosses, Loss, Losses};
 use crate::names::Names;
 
 /// A chunk that is being written, or closed and not yet sealed.
@@ -32,9 +32,13 @@ pub(crate) struct Chunk {
     /// Paths of all streams that were in it, relative to `folder`; at most [`crate::Limits::streams_per_chunk`] and
     /// those that rotated into it.
     pub(crate) members: BTreeSet<RelativePath>,
-    /// Lines that note streams in the journal; those that failed to enter count too.
-    pub(crate) noted: usize,
+    /// Paths of streams in the journal, those that failed to enter too; bounded as `members` are.
+    pub(crate) noted: BTreeSet<RelativePath>,
+    /// Changes that a stream's way into the chunk still needs: none of the session's chunks is sealed before.
+    pub(crate) unfinished: Option<Moving>,
     pub(crate) losses: ChunkLosses,
+    /// Packets without entries came from the chunk before.
+    pub(crate) misses_entries: bool,
     /// Those with a place that are not in the journal yet.
     pub(crate) losses_to_note: VecDeque<(RelativePath, Loss)>,
     pub(crate) closing: Option<Closing>,
@@ -72,8 +76,10 @@ impl Chunk {
             is_snapshot,
             streams: 0,
             members: BTreeSet::new(),
-            noted: 0,
+            noted: BTreeSet::new(),
+            unfinished: None,
             losses: ChunkLosses::default(),
+            misses_entries: false,
             losses_to_note: VecDeque::new(),
             closing: None,
             is_sealing: false,
@@ -90,6 +96,11 @@ impl Chunk {
     /// Whether all that is left is its last move.
     pub(crate) const fn is_complete(&self) -> bool {
         self.closing.is_some() && self.streams == 0 && !self.is_sealing
+    }
+
+    /// Whether a packet of a stream may lie in it without an entry; one that was given up may have come after all.
+    pub(crate) fn misses_entries_of(&self, stream: &RelativePath) -> bool {
+        self.misses_entries || self.losses.streams.get(stream).is_some_and(Losses::may_miss_entries)
     }
 
     /// Decides what becomes of it on the producer's request.

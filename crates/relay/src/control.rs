@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant as Deadline;
 use wire::live::{
@@ -20,7 +21,7 @@ use wire::live::{
 };
 
 use crate::arrivals::Arrivals;
-use crate::doors::{Socket, Who};
+use crate::doors::{Socket, Who, has_ended};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::recording::Recording;
@@ -103,7 +104,8 @@ impl Control {
                         return Err(error.into());
                     }
                 };
-                let outcome = self.answer(header.command, payload, &mut reply).await;
+                let socket = stream.tcp()?;
+                let outcome = self.answer(socket, header.command, payload, &mut reply).await;
                 was_answered = !reply.is_empty();
                 if !reply.is_empty() {
                     stream.write_all(&reply).await?;
@@ -174,6 +176,7 @@ impl Control {
     /// Puts the answer into `reply`. An error ends the connection; what is merely refused is answered and logged here.
     async fn answer(
         &mut self,
+        socket: &TcpStream,
         command: Command,
         payload: &[u8],
         reply: &mut Vec<u8>,
@@ -186,12 +189,12 @@ impl Control {
             Ok(Request::SendIndex(index)) => self.index(index, reply).await,
             Ok(Request::SendMetadata(request)) => self.metadata(request).await,
             Ok(Request::RotateStreams(request)) => self.rotate(&request, reply).await,
-            Ok(request) => self.act_with_room(request, reply).await,
+            Ok(request) => self.act_with_room(socket, request, reply).await,
             Err(error) => Err(error),
         };
         let Err(error) = outcome else { return Ok(()) };
         reply.clear();
-        if matches!(error, Error::PacketLost { .. }) {
+        if matches!(error, Error::PacketLost { .. } | Error::ProducerGone) {
             return Err(error);
         }
         refuse(command, minor, error.code(), reply);
@@ -200,7 +203,7 @@ impl Control {
             Error::Protocol(error) => error.kind() == ErrorKind::Malformed,
             Error::WrongMajor { .. } | Error::OutOfOrder { .. } => true,
             // It cannot be told otherwise, and events without their description are of no use.
-            Error::Limit { .. } => command == Command::SendMetadata,
+            Error::Limit { .. } | Error::File { .. } => command == Command::SendMetadata,
             _ => false,
         };
         if is_fatal {
@@ -210,13 +213,22 @@ impl Control {
         Ok(())
     }
 
-    /// Does what a request asks; while the disk has no room for it, again and again. What failed so has changed nothing.
-    async fn act_with_room(&mut self, request: Request<'_>, reply: &mut Vec<u8>) -> Result<()> {
+    /// Does what a request asks; while the disk has no room for it, again and again. What failed so has changed nothing, and
+    /// nobody waits any more for what a producer asked that is gone.
+    async fn act_with_room(
+        &mut self,
+        socket: &TcpStream,
+        request: Request<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Result<()> {
         let mut room = room::Place::default();
         while let Err(error) = self.act(request.clone(), reply) {
             room.failed(&self.registry.env, error)?;
             reply.clear();
             tokio::time::sleep(room::AGAIN).await;
+            if has_ended(socket)? {
+                return Err(Error::ProducerGone);
+            }
         }
         Ok(())
     }

@@ -157,6 +157,15 @@ pub enum Error {
         /// The packet.
         number: NetSeqNum,
     },
+    /// A producer ended its connection while a request of it waited for room on the disk.
+    #[error("the producer is gone; its request waited for room on the disk")]
+    ProducerGone,
+    /// The relay stopped while packets of a connection waited for room on the disk.
+    #[error("{bytes} bytes of packets that arrived were not taken")]
+    NotTaken {
+        /// Bytes of them.
+        bytes: u64,
+    },
     /// The system gives no random numbers.
     #[error("no random number")]
     Random {

@@ -161,7 +161,10 @@ impl Intake {
             }
             None => match self.end - self.start {
                 0 => Ok(()),
-                have => Err(Error::CutShort { missing: (DATA_HEADER_LEN - have) as u64 }),
+                have if have < DATA_HEADER_LEN => {
+                    Err(Error::CutShort { missing: (DATA_HEADER_LEN - have) as u64 })
+                }
+                have => Err(Error::NotTaken { bytes: have as u64 }),
             },
         };
         self.leave().and(cut)

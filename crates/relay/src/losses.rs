@@ -109,6 +109,14 @@ impl Losses {
         }
     }
 
+    /// Whether a packet may be there without its entry; one that was given up may have come after all.
+    pub(crate) fn may_miss_entries(&self) -> bool {
+        let mut causes = self.places.iter().map(|loss| loss.cause);
+        let is_half =
+            |cause| matches!(cause, LossCause::IndexNeverCame | LossCause::PacketNeverCame);
+        self.without_place > 0 || causes.any(is_half)
+    }
+
     fn count(&mut self, loss: &Loss) {
         let total = match loss.cause {
             LossCause::TracerPackets => &mut self.tracer_packets,

@@ -155,10 +155,15 @@ impl Merge {
     ) {
         self.in_flight = false;
         self.last_data = Some(number);
-        if indexed {
+        if indexed && !self.is_late(number) {
             self.pair(number, now).place = Some(place);
             self.share.holds(self.waiting.len());
         }
+    }
+
+    /// Whether the number was committed or given up: a half of it that comes after that changes nothing.
+    pub(crate) fn is_late(&self, number: NetSeqNum) -> bool {
+        self.resolved.is_some_and(|resolved| number <= resolved)
     }
 
     /// The connection ended inside the packet.
@@ -181,6 +186,9 @@ impl Merge {
             return Err(Refused::Full);
         }
         self.last_index = Some(number);
+        if self.is_late(number) {
+            return Ok(());
+        }
         self.pair(number, now).index = Some(index);
         self.share.holds(self.waiting.len());
         Ok(())
@@ -553,6 +561,30 @@ mod tests {
         assert_eq!(merge.index(entry(3, 3), MAX, now), Err(Refused::NotAfter(NetSeqNum::new(3))));
         assert_eq!(merge.packet_begins(NetSeqNum::new(4), MAX), Err(Refused::Full));
         assert_eq!(merge.packet_begins(NetSeqNum::new(0), MAX), Ok(()));
+    }
+
+    #[test]
+    fn a_half_that_was_given_up_is_lost_once() {
+        let given_up = 24;
+        let (mut merge, now) = (Merge::default(), Instant::now());
+        for number in 0..FREE as u64 + given_up {
+            merge.packet_begins(NetSeqNum::new(number), 1000).unwrap();
+            merge.packet_done(NetSeqNum::new(number), place(8 * number), true, now);
+        }
+        assert_eq!(merge.shed().len() as u64, given_up);
+        let mut steps = Vec::new();
+        for number in 0..FREE as u64 + given_up {
+            merge.index(entry(number, number), 1000, now).unwrap();
+            steps.extend(std::iter::from_fn(|| Some(merge.step()).filter(|it| *it != Step::Wait)));
+        }
+        let expected = (given_up..FREE as u64 + given_up)
+            .map(|number| Step::Commit(place(8 * number), entry(number, number)));
+        assert_eq!(steps, expected.collect::<Vec<_>>());
+        // Likewise the other way round.
+        let mut merge = Merge::default();
+        run(&mut merge, "i0:0 i1:1");
+        assert_eq!(merge.drain(), [without_packet(0), without_packet(1)]);
+        assert_eq!(run(&mut merge, "d0 d1 d2 i2:2"), [commit(2, 2)]);
     }
 
     #[test]

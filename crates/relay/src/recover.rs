@@ -238,6 +238,7 @@ impl Found {
             tops: tops.unwrap_or_default(),
             members: mended.members,
             losses,
+            misses_entries: false,
             sealed_by: SealedBy::Interrupted,
             session,
             journal: (number, entry),

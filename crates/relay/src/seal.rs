@@ -15,7 +15,7 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::event::{Event, RecordingName, Sealed};
 use crate::journal;
-use crate::losses::{self, LossCause, Losses};
+use crate::losses::{self, Losses};
 use crate::mend::{Parts, mend};
 use crate::metadata;
 use crate::resume;
@@ -54,6 +54,8 @@ pub(crate) struct SealJob {
     pub(crate) members: BTreeSet<RelativePath>,
     /// What was lost of them.
     pub(crate) losses: BTreeMap<RelativePath, Losses>,
+    /// Packets without entries came from the chunk before.
+    pub(crate) misses_entries: bool,
     /// Why it ended.
     pub(crate) sealed_by: SealedBy,
     /// The file that says where the recording session is, if it may come back.
@@ -237,10 +239,8 @@ impl SealJob {
 
     /// Makes the entries that never came from the headers of their packets.
     fn complete_indexes(&self, root: &Root) -> Result<()> {
-        let misses_entries = self.losses.values().any(|losses| {
-            let mut causes = losses.places.iter().map(|loss| loss.cause);
-            losses.without_place > 0 || causes.any(|cause| cause == LossCause::IndexNeverCame)
-        });
+        let misses_entries =
+            self.misses_entries || self.losses.values().any(Losses::may_miss_entries);
         if misses_entries && self.begin.is_some() {
             mend(root, &self.from, Parts::Streams(&self.members), true)?;
         }

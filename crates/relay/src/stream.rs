@@ -61,6 +61,8 @@ pub(crate) struct Stream {
     /// Where a waiting rotation leads.
     pub(crate) target: Option<ChunkId>,
     files: Option<Files>,
+    /// What could not be changed when it entered a chunk.
+    pub(crate) unfinished: Option<Moving>,
     /// The last packet, once the producer closed the stream.
     pub(crate) closing: Option<NetSeqNum>,
     /// Asked about since `BEGIN_DATA_PENDING`.
@@ -126,6 +128,7 @@ impl Stream {
             chunk: None,
             target: None,
             files: None,
+            unfinished: None,
             closing: None,
             asked: false,
             feed,
@@ -430,7 +433,8 @@ impl Stream {
     }
 
     /// Moves packets from the pivot on, and their entries, out of the files of the chunk before. A kill leaves a note of what is
-    /// to be undone or, once all is copied, to be finished. A failure undoes it.
+    /// to be undone or, once all is copied, to be finished. A failure undoes it; where that fails too, it is left to be done
+    /// again.
     fn take_along(
         &mut self,
         env: &Env,
@@ -461,12 +465,13 @@ impl Stream {
         });
         let (moved, moving) = match copied {
             Ok(copied) => copied,
-            Err(error) => return undo.finish(&env.root, note).and(Err(error)),
+            Err(error) => {
+                self.finish_moving(env, undo, note);
+                return Err(error);
+            }
         };
         // All is in the new chunk from here on.
-        if let Err(error) = moving.finish(&env.root, note) {
-            tracing::error!(folder = %from, error = &error as &dyn std::error::Error, "packets that were moved are there still");
-        }
+        self.finish_moving(env, moving, note);
         for place in self.merge.waiting_places() {
             let offset = if place.file == pivot.file { pivot.offset } else { 0 };
             place.offset = place.offset.saturating_sub(offset);
@@ -474,6 +479,14 @@ impl Stream {
         }
         tracing::debug!(stream = %self.path_in_chunk(), %from, to = %folder, "packets moved to the new chunk");
         Ok(moved)
+    }
+
+    fn finish_moving(&mut self, env: &Env, moving: Moving, note: Number) {
+        if let Err(error) = moving.finish(&env.root, note) {
+            let (stream, error) = (self.path_in_chunk(), &error as &dyn std::error::Error);
+            tracing::error!(%stream, error, "packets that were moved are in two chunks; it is tried again");
+            self.unfinished = Some(moving);
+        }
     }
 
     /// Copies what lies in a data file from an offset on, and its entries, to the file so many numbers before in the new chunk,

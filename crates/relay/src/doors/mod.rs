@@ -36,7 +36,7 @@ use wire::live::{COMMAND_HEADER_LEN, Command, CommandHeader};
 
 use crate::error::Error;
 
-pub(crate) use socket::{Socket, end_when_gone, end_when_mute};
+pub(crate) use socket::{Socket, end_when_gone, end_when_mute, has_ended};
 pub(crate) use who::{Identity, Who};
 
 /// The longest header that begins a connection.

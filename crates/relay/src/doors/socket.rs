@@ -6,6 +6,7 @@
 use std::io;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, recv, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -31,6 +32,14 @@ pub(crate) fn end_when_gone(socket: &TcpStream) -> io::Result<()> {
 /// The same while bytes are on their way to it. Not for viewers, who may stop to read for as long as they like.
 pub(crate) fn end_when_mute(socket: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_tcp_user_timeout(socket, UNACKNOWLEDGED_MS)?)
+}
+
+/// Whether the peer has said that it sends nothing more, or is gone; also behind bytes that have not been read.
+pub(crate) fn has_ended(socket: &TcpStream) -> io::Result<bool> {
+    let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let mut polled = [PollFd::new(socket, ends)];
+    poll(&mut polled, Some(&Timespec::default()))?;
+    Ok(polled.iter().any(|it| it.revents().intersects(ends)))
 }
 
 /// How long an encrypted connection's goodbye may take.

@@ -117,12 +117,25 @@ impl Recording {
         self.finished.push_back((chunk, folder));
     }
 
+    /// Makes the changes that ways from chunk to chunk still need, before another one is noted in place of them.
+    pub(super) fn finish_moves(&mut self, env: &Env) -> Result<()> {
+        for chunk in self.chunks.values_mut() {
+            if let (Some(moving), Some(number)) = (&chunk.unfinished, chunk.journal) {
+                moving.finish(&env.root, number)?;
+                chunk.unfinished = None;
+            }
+        }
+        Ok(())
+    }
+
     /// Hands a chunk out for sealing, or deletes it, once the last stream has left.
     pub(super) fn finish_chunk(&mut self, env: &Env, id: ChunkId) -> Result<()> {
         let name = self.name(env);
-        let Some(chunk) = self.chunks.get_mut(&id).filter(|chunk| chunk.is_complete()) else {
+        if !self.chunks.get(&id).is_some_and(Chunk::is_complete) {
             return Ok(());
-        };
+        }
+        self.finish_moves(env)?;
+        let Some(chunk) = self.chunks.get_mut(&id) else { return Ok(()) };
         let Some(Closing { end, fate }) = chunk.closing.clone() else { return Ok(()) };
         if fate == Fate::Delete {
             return self.discard(env, id);
@@ -148,6 +161,7 @@ impl Recording {
             tops: chunk.tops(),
             members: chunk.members.clone(),
             losses: chunk.losses.streams.clone(),
+            misses_entries: chunk.misses_entries,
             sealed_by: if end.is_some() { SealedBy::Closed } else { SealedBy::ProducerGone },
             session: self.resume.as_ref().map(|present| present.known.number),
             journal: (number, entry),
@@ -220,8 +234,9 @@ impl Recording {
         stream: &RelativePath,
         id: ChunkId,
     ) -> Result<()> {
+        self.finish_moves(env)?;
         let chunk = self.chunks.get_mut(&id).ok_or(Error::UnknownChunk { chunk: id })?;
-        if chunk.members.contains(stream) {
+        if chunk.members.contains(stream) || chunk.noted.contains(stream) {
             return Ok(());
         }
         let number = match chunk.journal {
@@ -234,7 +249,7 @@ impl Recording {
             }
         };
         journal::append_stream(&env.root, number, stream)?;
-        chunk.noted += 1;
+        chunk.noted.insert(stream.clone());
         Ok(())
     }
 

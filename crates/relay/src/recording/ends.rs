@@ -59,22 +59,26 @@ impl Recording {
         self.retire(env)
     }
 
-    /// The producer can resume: gives the last packet of each stream as far as it is known from before. What other
-    /// relay sessions of the recording session still hold is the same producer's from before; they end.
+    /// The producer can resume: gives the last packet of each stream as far as it is known from before. What earlier
+    /// relay sessions of the recording session still hold is the same producer's from before; they end, and can change
+    /// nothing of those that came after them.
     pub(crate) fn resume(
         &mut self,
         env: &Env,
         id: RelaySessionId,
         now: Instant,
     ) -> Result<Vec<(RelativePath, PacketSeqNum)>> {
+        if !self.sessions.contains_key(&id) {
+            return Err(Error::UnknownSession { session: id });
+        }
         if let Some(present) = &mut self.resume {
             present.can_resume = true;
         }
-        self.drop_streams(env, |stream| stream.session != id)?;
-        for (_, session) in self.sessions.iter_mut().filter(|(other, _)| **other != id) {
+        self.drop_streams(env, |stream| stream.session < id)?;
+        for (_, session) in self.sessions.iter_mut().filter(|(other, _)| **other < id) {
             session.ended.get_or_insert(now);
         }
-        self.sessions.retain(|other, _| *other == id);
+        self.sessions.retain(|other, _| *other >= id);
         let Some(present) = &self.resume else { return Ok(Vec::new()) };
         let positions = present.known.positions.iter();
         let positions =
@@ -91,29 +95,30 @@ impl Recording {
         self.retire(env)
     }
 
-    /// Drops halves, rotations and streams that have waited too long.
+    /// Drops halves, rotations and streams that have waited too long. What waits behind a full disk has not.
     pub(crate) fn expire(&mut self, env: &Env, now: Instant) -> Result<()> {
         let timeout = env.limits.pair_timeout;
+        let is_held = env.room.was_short(now, timeout);
         let handles: Vec<StreamHandle> = self.streams.keys().copied().collect();
         for handle in handles {
             let Some(stream) = self.streams.get_mut(&handle) else { continue };
-            // What waits behind a full disk has not waited too long.
-            let is_held = env.room.was_short(now, timeout);
             let steps = if is_held { Vec::new() } else { stream.merge.expire(now, timeout) };
             let since = stream.merge.rotation_since();
             self.carry_out(env, handle, steps)?;
-            if since.is_some_and(|since| now.saturating_duration_since(since) > timeout) {
+            let is_late = |since| now.saturating_duration_since(since) > timeout;
+            if since.is_some_and(is_late) && !is_held {
                 self.finish_waiting_rotation(env, handle)?;
             } else {
                 self.settle(env, handle)?;
             }
         }
         let is_old = |ended: Option<Instant>| {
-            ended.is_some_and(|ended| now.saturating_duration_since(ended) > timeout)
+            !is_held && ended.is_some_and(|ended| now.saturating_duration_since(ended) > timeout)
         };
         let old: Vec<RelaySessionId> =
             self.sessions.iter().filter(|(_, s)| is_old(s.ended)).map(|(id, _)| *id).collect();
         self.drop_streams(env, |stream| old.contains(&stream.session))?;
+        self.finish_moves(env)?;
         // Those whose end failed.
         let chunks: Vec<ChunkId> = self.chunks.keys().copied().collect();
         chunks.into_iter().try_for_each(|id| self.finish_chunk(env, id))?;

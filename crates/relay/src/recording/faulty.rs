@@ -3,6 +3,8 @@
 //! A conversation is held again and again; each time the next change of the disk fails. For lack of room, a few times: the
 //! connections wait and go on. For good: as if the relay had been killed there, for nothing of it reaches the disk any more.
 
+mod once;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,12 +23,13 @@ use wire::live::{
 };
 
 use super::Recording;
+use super::packets::Awaited;
 use crate::after::{Announce, Outbox};
 use crate::config::{Limits, TimeZone};
 use crate::counters::Counters;
 use crate::doors::Who;
 use crate::env::Env;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::intake::Intake;
 use crate::names::Names;
 use crate::recover::recover;
@@ -63,6 +66,18 @@ fn env(folder: &Path) -> Env {
     let announce = Announce { first_pause: PAUSE, longest_pause: PAUSE, ..Announce::default() };
     let outbox = Outbox::open(&root, announce, false, &counters).unwrap();
     Env::new(root, Names::new(TimeZone::Utc), Limits::default(), counters, outbox, 0)
+}
+
+/// A packet as it comes.
+fn framed(stream: StreamHandle, number: u64) -> Vec<u8> {
+    let bytes = packet(number);
+    let header = DataHeader {
+        stream,
+        net_seq_num: NetSeqNum::new(number),
+        data_len: u32::try_from(bytes.len()).unwrap(),
+        padding_len: 0,
+    };
+    [header.encode().as_slice(), &bytes].concat()
 }
 
 /// A producer, without sockets.
@@ -130,11 +145,20 @@ impl Producer {
     }
 
     fn stream(&self, channel: &str, tracefile: Option<TracefileLimit>) -> Result<StreamHandle> {
+        self.stream_in(channel, tracefile, 0)
+    }
+
+    fn stream_in(
+        &self,
+        channel: &str,
+        tracefile: Option<TracefileLimit>,
+        chunk: u64,
+    ) -> Result<StreamHandle> {
         let request = AddStream {
             channel: Name::new(channel).unwrap(),
             path: RelativePath::new(FOLDER).unwrap(),
             tracefile,
-            chunk: Some(ChunkId::new(0)),
+            chunk: Some(ChunkId::new(chunk)),
         };
         with_room(|| {
             let handle = self.registry.new_handle(&self.shared)?;
@@ -148,14 +172,7 @@ impl Producer {
     }
 
     fn data(&mut self, stream: StreamHandle, number: u64) -> Result<()> {
-        let bytes = packet(number);
-        let header = DataHeader {
-            stream,
-            net_seq_num: NetSeqNum::new(number),
-            data_len: u32::try_from(bytes.len()).unwrap(),
-            padding_len: 0,
-        };
-        let bytes = [header.encode().as_slice(), &bytes].concat();
+        let bytes = framed(stream, number);
         // In two pieces, as sockets give them.
         for piece in bytes.chunks(bytes.len() / 2 + 1) {
             self.intake.room()[..piece.len()].copy_from_slice(piece);
@@ -189,7 +206,11 @@ impl Producer {
             .registry
             .act(&self.shared, |it, env| it.index(env, self.id, index, Instant::now()).map(drop));
         self.settled(taken)?;
-        self.acknowledged.insert(number);
+        let number = NetSeqNum::new(number);
+        let awaited = self.shared.look(|it| it.awaited(self.id, handle, number));
+        if awaited == Awaited::Written {
+            self.acknowledged.insert(number.get());
+        }
         Ok(())
     }
 

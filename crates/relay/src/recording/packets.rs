@@ -20,6 +20,7 @@ use crate::journal;
 use crate::losses::Loss;
 use crate::losses::LossCause;
 use crate::merge::Lost;
+use crate::merge::Place;
 use crate::merge::Refused;
 use crate::merge::Step;
 use crate::release::Released;
@@ -98,9 +99,18 @@ impl Recording {
         now: Instant,
     ) -> Result<()> {
         let handle = header.stream;
-        let stream = self.streams.get_mut(&handle).filter(|_| slot.pen.is_valid());
+        let can_resume = self.can_resume();
+        let stream = self.streams.get(&handle).filter(|_| slot.pen.is_valid());
         let stream = stream.ok_or(Error::UnknownStream { handle })?;
-        stream.grow(header.packet_len());
+        // Its producer was told that it is lost, and sends it again.
+        let is_late = can_resume && stream.merge.is_late(header.net_seq_num);
+        if is_late {
+            self.stop_writing(env, handle)?;
+        }
+        let Some(stream) = self.streams.get_mut(&handle) else { return Ok(()) };
+        if !is_late {
+            stream.grow(header.packet_len());
+        }
         let indexed = stream.kind.is_indexed();
         stream.merge.packet_done(header.net_seq_num, slot.place, indexed, now);
         env.counters.packets.add(1);
@@ -237,14 +247,31 @@ impl Recording {
 
     /// Does a step. An entry for which the disk has no room waits for the next time.
     fn try_step(&mut self, env: &Env, handle: StreamHandle, step: Step) -> Result<()> {
-        let done = self.carry_out(env, handle, [step]);
-        if let (Err(error), Step::Commit(..)) = (&done, step)
-            && error.is_no_room()
-            && let Some(stream) = self.streams.get_mut(&handle)
-        {
-            stream.merge.put_back(step);
+        match (self.carry_out(env, handle, [step]), step) {
+            (Err(error), Step::Commit(..)) if error.is_no_room() => {
+                if let Some(stream) = self.streams.get_mut(&handle) {
+                    stream.merge.put_back(step);
+                }
+                Err(error)
+            }
+            (Err(error), Step::Commit(place, index)) => {
+                self.entry_failed(env, handle, (place, &index), &error)
+            }
+            (done, _) => done,
         }
-        done
+    }
+
+    /// An entry that cannot be written is one that never came: sealing makes it from the packet, whose bytes are there.
+    pub(super) fn entry_failed(
+        &mut self,
+        env: &Env,
+        handle: StreamHandle,
+        (place, index): (Place, &PacketIndex),
+        error: &Error,
+    ) -> Result<()> {
+        let (number, error) = (index.net_seq_num, error as &dyn std::error::Error);
+        tracing::error!(%handle, packet = %number, error, "cannot write an index entry");
+        self.carry_out(env, handle, [Step::Lost(Lost::Index(number, place))])
     }
 
     pub(super) fn carry_out(
@@ -281,7 +308,7 @@ impl Recording {
                     stream.show(env, *place, entry);
                     &env.counters.index_entries
                 } else {
-                    self.feed.pass(handle, entry);
+                    self.feed.pass(stream.shown, entry);
                     &env.counters.beyond_last_chunk
                 };
                 written.add(1);

@@ -15,7 +15,7 @@ use super::Recording;
 use crate::env::Env;
 use crate::error::Error;
 use crate::error::Result;
-use crate::merge::{Lost, Merge, Place, Step};
+use crate::merge::{Merge, Place, Step};
 use crate::names;
 use crate::resume::LastPacket;
 use crate::stream::Kind;
@@ -49,7 +49,7 @@ impl Recording {
         }
         let chunk = self.open_chunk(id)?;
         let limit = env.limits.streams_per_chunk;
-        if chunk.noted >= limit {
+        if chunk.noted.len() >= limit {
             return Err(Error::Limit { what: "streams of one chunk", limit });
         }
         let folder = chunk.folder.clone();
@@ -166,20 +166,29 @@ impl Recording {
         let new = self.chunks.get(&id).ok_or(Error::UnknownChunk { chunk: id })?;
         let pivot = stream.split(env, &old, at.get())?;
         let note = pivot.zip(new.journal);
-        let moved = stream.enter(env, (&old, &new.folder), note)?;
+        let moved = stream.enter(env, (&old, &new.folder), note);
+        let unfinished = stream.unfinished.take();
+        if let Some(new) = self.chunks.get_mut(&id).filter(|_| unfinished.is_some()) {
+            new.unfinished = unfinished;
+        }
+        let moved = moved?;
+        let old = left.and_then(|id| self.chunks.get(&id)).filter(|_| pivot.is_some());
+        if old.is_some_and(|old| old.misses_entries_of(&path))
+            && let Some(new) = self.chunks.get_mut(&id)
+        {
+            new.misses_entries = true;
+        }
         if let (Some(left), Some(Place { file, offset })) = (left, pivot) {
             self.feed.relocate(stream.shown, (left, file, offset), &moved, id);
         }
         self.enter_chunk(handle, id)
     }
 
-    /// Does a step of a stream that ends. An entry for which the disk has no room is one that never came: sealing makes it
-    /// from the packet.
+    /// Does a step of a stream that ends. There is no time to wait for room for an entry.
     fn release_last(&mut self, env: &Env, handle: StreamHandle, step: Step) -> Result<()> {
         match (self.carry_out(env, handle, [step]), step) {
-            (Err(error), Step::Commit(place, index)) if error.is_no_room() => {
-                let lost = Lost::Index(index.net_seq_num, place);
-                self.carry_out(env, handle, [Step::Lost(lost)])
+            (Err(error), Step::Commit(place, index)) => {
+                self.entry_failed(env, handle, (place, &index), &error)
             }
             (done, _) => done,
         }

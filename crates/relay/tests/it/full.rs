@@ -101,6 +101,46 @@ fn a_full_disk_holds_producers_back_until_there_is_room() {
 }
 
 #[test]
+fn a_producer_that_is_gone_waits_for_no_room() {
+    let Some(disk) = Disk::new() else { return };
+    let runtime = Runtime::new().unwrap();
+    let relay = start(&runtime, disk.root(), Limits::default());
+    let mut events = relay.subscribe();
+    let mut producer = Producer::new(&relay, session("s"));
+    producer.chunk(0);
+    disk.fill();
+    let request = Request::AddStream(crate::producer::add_stream("ch_0", STREAM_PATH, 0));
+    let mut bytes = Vec::new();
+    request.encode(ProtocolMinor::OURS, &mut bytes).unwrap();
+    producer.control.socket.write_all(&bytes).unwrap();
+    wait_until("a wait", || relay.totals().waits_for_room > 0);
+    drop(producer);
+    let is_closed = |event| matches!(event, Ok(relay::Event::SessionClosed(_)));
+    wait_until("its end", || is_closed(events.try_recv()));
+    disk.empty();
+    runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn metadata_that_never_find_room_end_their_connection() {
+    let Some(disk) = Disk::new() else { return };
+    let runtime = Runtime::new().unwrap();
+    let limits = Limits { room_patience: Duration::from_millis(300), ..Limits::default() };
+    let relay = start(&runtime, disk.root(), limits);
+    let mut producer = Producer::new(&relay, session("s"));
+    producer.chunk(0);
+    let metadata = producer.stream("metadata", 0);
+    disk.fill();
+    producer.metadata(metadata, &[b' '; 16 << 10]);
+    // It is told, where nothing else is answered.
+    let mut told = Vec::new();
+    drop(producer.control.socket.read_to_end(&mut told));
+    assert_eq!(relay.totals().room_never_came, 1);
+    disk.empty();
+    runtime.block_on(relay.shutdown());
+}
+
+#[test]
 fn a_disk_that_stays_full_is_told_after_a_while() {
     let Some(disk) = Disk::new() else { return };
     let runtime = Runtime::new().unwrap();

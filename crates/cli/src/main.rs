@@ -40,6 +40,8 @@ enum Command {
     Ctf(command::ctf::Args),
     /// Say where the time of requests went, or which system calls were made
     Analyze(command::analyze::Args),
+    /// Answer viewers of traces that call external analyses (LAMI)
+    Lami(command::lami::Args),
     /// Take recording sessions of LTTng over the network
     Relay(command::relay::Args),
     /// Take recordings, stitch their chunks as they arrive, and show the answers on a web page
@@ -49,6 +51,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Viewers of traces ask the first word of the command that calls an analysis, before they give it the other words.
+    if std::env::args_os().skip(1).eq(["--mi-version"]) {
+        return outcome::report(command::lami::print_version());
+    }
     let arguments = config::parse::<Arguments>(std::env::args_os().collect());
     outcome::report(arguments.and_then(|arguments| run(arguments.command)))
 }
@@ -60,6 +66,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Live(args) => command::live::run(&args),
         Command::Ctf(args) => command::ctf::run(&args),
         Command::Analyze(args) => command::analyze::run(&args),
+        Command::Lami(args) => command::lami::run(&args),
         Command::Relay(args) => command::relay::run(&args),
         Command::Up(args) => command::up::run(args),
         Command::Completions(args) => command::completions::run(&args),

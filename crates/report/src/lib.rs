@@ -9,5 +9,6 @@
 
 pub mod csv;
 pub mod json;
+pub mod lami;
 pub mod tables;
 pub mod text;

@@ -159,7 +159,7 @@ fn phases(summary: &Summary, format: PageFormat) -> anyhow::Result<String> {
     })
 }
 
-fn print(text: &str) -> io::Result<()> {
+pub(super) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()

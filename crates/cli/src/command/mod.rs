@@ -4,6 +4,7 @@ pub(crate) mod analyze;
 pub(crate) mod capture;
 pub(crate) mod completions;
 pub(crate) mod ctf;
+pub(crate) mod lami;
 pub(crate) mod live;
 pub(crate) mod read;
 pub(crate) mod relay;

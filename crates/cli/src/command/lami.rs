@@ -1,0 +1,90 @@
+//! `throughline lami NAME`: the tables of an analysis for viewers of traces, in the LTTng analyses machine interface.
+
+use std::path::PathBuf;
+
+use mapper::{Options, analyse};
+use serde_json::Value;
+use stitch::{Question, Subject};
+
+use super::analyze::print;
+use crate::outcome::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  throughline lami cputop --metadata                   which tables there are
+  throughline lami cputop kernel/                      the tables
+  throughline lami cputop --test-compatibility kernel/
+
+In Trace Compass: External Analyses, Manage: the command is `throughline lami cputop`.";
+
+#[derive(clap::Args)]
+#[command(before_help = EXAMPLES, arg_required_else_help = true)]
+#[expect(clippy::struct_excessive_bools, reason = "flags that the interface prescribes")]
+pub(crate) struct Args {
+    /// The analysis, as `throughline analyze` names those that answer with tables
+    #[arg(value_name = "NAME", value_parser = subject)]
+    subject: Subject,
+    /// Print the version of the interface
+    #[arg(long)]
+    mi_version: bool,
+    /// Print what the analysis is called and which tables it has
+    #[arg(long)]
+    metadata: bool,
+    /// Say nothing, with exit code 0, where the recordings can be analysed
+    #[arg(long)]
+    test_compatibility: bool,
+    /// At most so many rows of each table
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Accepted for viewers that ask for it; an analysis is one step
+    #[arg(long)]
+    output_progress: bool,
+    /// Folders with traces of one host in or below them
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+fn subject(name: &str) -> Result<Subject, String> {
+    let known = || Subject::ALL.iter();
+    known().find(|subject| subject.name() == name).copied().ok_or_else(|| {
+        let names: Vec<&str> = known().map(|subject| subject.name()).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+/// Prints the version of the interface.
+pub(crate) fn print_version() -> anyhow::Result<Outcome> {
+    print(&format!("{}\n", report::lami::VERSION))?;
+    Ok(Outcome::Done)
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    if args.mi_version {
+        return print_version();
+    }
+    if args.metadata {
+        return object(&report::lami::metadata(args.subject, env!("CARGO_PKG_VERSION")));
+    }
+    let analysis = match analyse(&args.paths, &Options::default()) {
+        Ok(analysis) => analysis,
+        Err(error) => {
+            let causes: Vec<String> =
+                anyhow::Error::from(error).chain().map(ToString::to_string).collect();
+            object(&report::lami::error(&causes.join(": ")))?;
+            return Ok(Outcome::No);
+        }
+    };
+    if args.test_compatibility {
+        return Ok(Outcome::Done);
+    }
+    if args.output_progress {
+        print("1.0\n")?;
+    }
+    let question = Question { limit: args.limit, ..Question::default() };
+    object(&report::lami::results(&stitch::tables(&analysis.summary, args.subject, &question)))
+}
+
+fn object(object: &Value) -> anyhow::Result<Outcome> {
+    print(&format!("{object}\n"))?;
+    Ok(Outcome::Done)
+}

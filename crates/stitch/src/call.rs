@@ -35,6 +35,11 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// Whether a return of that name ends it. LTTng before 2.6 does not name returns: they end whatever their thread is in.
+    pub(crate) fn ends_with(&self, name: &str) -> bool {
+        name.is_empty() || *self.name == *name
+    }
+
     pub(crate) fn resolve(&mut self, left: &impl Left) {
         if let Some(file) = &mut self.file {
             file.resolve(left);
@@ -157,7 +162,8 @@ pub(crate) fn is_transfer(name: &str) -> bool {
 pub(crate) fn may_make_descriptor(name: &str) -> bool {
     matches!(
         name,
-        "open"
+        // A return without a name.
+        "" | "open"
             | "openat"
             | "openat2"
             | "open_by_handle_at"
@@ -280,7 +286,7 @@ impl Calls {
             InFlight::AsLeft => {
                 self.heads.insert(tid, exit.clone());
             }
-            InFlight::Call(call) if call.name == exit.name => {
+            InFlight::Call(call) if call.ends_with(&exit.name) => {
                 let figures = Figures::of(call, exit);
                 let total = match self.total.get_mut(&call.name) {
                     Some(total) => total,
@@ -297,6 +303,7 @@ impl Calls {
                     }
                 }
             }
+            InFlight::Birth if exit.name.is_empty() && exit.ret == 0 => {}
             InFlight::Birth | InFlight::Nothing | InFlight::Call(_) => {
                 if !exit.is_birth() {
                     self.without_begin = self.without_begin.saturating_add(1);

@@ -80,7 +80,7 @@ pub enum FactKind<S> {
     },
     /// A system call ends.
     CallExit {
-        /// Its name without prefix.
+        /// Its name without prefix; empty when the record does not say from which call.
         name: S,
         /// The return value; negative for an error.
         ret: i64,

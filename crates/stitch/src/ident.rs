@@ -116,7 +116,7 @@ pub(crate) trait Left {
     fn made_by(&self, maker: &Maker) -> Made {
         match self.in_flight(maker.tid) {
             InFlight::AsLeft => Made::AskFurtherLeft,
-            InFlight::Call(call) if call.name == maker.call => {
+            InFlight::Call(call) if call.ends_with(&maker.call) => {
                 call.makes.clone().map_or(Made::Nothing, Made::File)
             }
             InFlight::Nothing | InFlight::Birth | InFlight::Call(_) => Made::Nothing,

@@ -292,7 +292,8 @@ impl Window {
         };
         self.with_thread(tid, |thread, _, _| {
             thread.call = match name {
-                "rt_sigreturn" => InFlight::Nothing,
+                // These never return.
+                "rt_sigreturn" | "exit" | "exit_group" => InFlight::Nothing,
                 _ => InFlight::Call(Box::new(call)),
             };
         });
@@ -332,7 +333,7 @@ impl Window {
         let accepted = address.filter(|_| matches!(&*exit.name, "accept" | "accept4"));
         let maker = may_make_descriptor(&exit.name);
         match in_flight {
-            InFlight::Call(call) if call.name == exit.name => {
+            InFlight::Call(call) if call.ends_with(&exit.name) => {
                 if let Some(entry) = call.makes {
                     self.set(pid, fd, entry);
                 }

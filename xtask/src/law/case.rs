@@ -29,6 +29,8 @@ struct Shape {
     cuts: Cuts,
     /// Records do not say which thread and process they belong to.
     is_anonymous: bool,
+    /// Returns do not say from which call.
+    is_nameless: bool,
     /// Each CPU's stream is cut at a time of its own.
     is_ragged: bool,
     /// Chunks begin with state dumps.
@@ -69,6 +71,7 @@ impl Case {
         let shape = Shape {
             cuts,
             is_anonymous: dice.once_in(3),
+            is_nameless: dice.once_in(6),
             is_ragged: dice.once_in(2),
             has_dumps: dice.once_in(2),
             is_deep: dice.once_in(5),
@@ -156,6 +159,9 @@ impl Case {
         if self.shape.is_anonymous {
             all.iter_mut().for_each(hide);
         }
+        if self.shape.is_nameless {
+            all.iter_mut().for_each(leave_out_name);
+        }
         // The order that streams give: by time, then by stream.
         all.sort_by_key(|fact| (fact.at, fact.cpu));
         let chunks = if self.shape.is_ragged && matches!(self.shape.cuts, Cuts::Some(_)) {
@@ -205,6 +211,13 @@ fn hide(fact: &mut Fact<&'static str>) {
     let is_span = matches!(fact.kind, FactKind::SpanBegin(_) | FactKind::SpanEnd(_));
     if !is_span && fact.tid.is_some_and(|tid| tid != Tid::IDLE) {
         fact.tid = None;
+    }
+}
+
+/// What a tracer writes that has one event for all returns.
+fn leave_out_name(fact: &mut Fact<&'static str>) {
+    if let FactKind::CallExit { name, opened, address, pair, .. } = &mut fact.kind {
+        (*name, *opened, *address, *pair) = ("", None, None, None);
     }
 }
 

@@ -225,3 +225,139 @@ fn phases_nested_deeper_than_the_limit_are_abandoned_from_the_outside_and_time_s
     assert_eq!(answer.loss.abandoned_phases, 24);
     sums_hold(&answer);
 }
+
+#[test]
+fn a_call_belongs_to_its_thread_however_many_cuts_and_switches_lie_in_it() {
+    let all = [
+        (1, enter("read", on(3, Effect::Nothing))),
+        (1, switch(1, LeftAs::Uninterruptible, 10)),
+        (10, FactKind::Wakeup { tid: Tid::new(1), comm: "next" }),
+        (10, switch(10, LeftAs::Preempted, 1)),
+        (1, leave("read", 10)),
+    ];
+    let answer = stitch::syscalls(&summary(&all));
+    let [process] = answer.processes.as_slice() else { panic!("{answer:?}") };
+    let call = &process.syscalls[0];
+    assert_eq!((process.pid, &*call.name, call.calls, call.ns), (1, "read", 1, 40));
+}
+
+#[test]
+fn exit_and_exit_group_never_return() {
+    for name in ["exit", "exit_group"] {
+        let answer = stitch::syscalls(&of_one([enter(name, CallArgs::NONE), leave("read", 1)]));
+        assert_eq!(answer.loss.calls_without_begin, 1, "{name}");
+        assert!(answer.processes.is_empty(), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_return_that_does_not_say_from_which_call_ends_the_one_its_thread_is_in() {
+    let opened = [enter("open", OPEN), leave("", 3)];
+    let nameless = [enter("read", on(3, Effect::Nothing)), leave("", 10), leave("", 7)];
+    let summary = of_one(opened.into_iter().chain(nameless));
+    assert_eq!(bytes(&summary), named(&[("/a", 10)]));
+    assert_eq!(stitch::syscalls(&summary).loss.calls_without_begin, 1);
+    let fork = FactKind::Fork { child: Tid::new(20), child_pid: Pid::new(20), comm: "child" };
+    let born = stitch::syscalls(&self::summary(&[(1, fork), (20, leave("", 0))]));
+    assert_eq!(born.loss.calls_without_begin, 0, "a birth is no call");
+}
+
+#[test]
+fn a_number_that_another_thread_gets_before_its_close_returns_is_the_new_file() {
+    let close = |fd| enter("close", on(fd, Effect::Close));
+    let [enter_read, leave_read] = read();
+    let all = [
+        (1, dump(3, "/old")),
+        (1, close(3)),
+        (2, enter("openat", OPEN)),
+        (2, leave("openat", 3)),
+        (1, leave("close", 0)),
+        (1, enter_read),
+        (1, leave_read),
+    ];
+    assert_eq!(bytes(&summary(&all)), named(&[("/a", 10)]));
+}
+
+#[test]
+fn a_dup_onto_an_open_number_replaces_it_only_when_it_succeeds() {
+    let first = [dump(3, "/three"), dump(4, "/four")];
+    let dup = |ret| {
+        let args = on(4, Effect::Duplicate { close_on_exec: false });
+        [enter("dup2", args), leave("dup2", ret)]
+    };
+    let all = |ret| of_one(first.into_iter().chain(dup(ret)).chain(read()));
+    assert_eq!(bytes(&all(3)), named(&[("/four", 10)]));
+    assert_eq!(bytes(&all(-9)), named(&[("/three", 10)]));
+}
+
+#[test]
+fn a_flag_set_later_decides_what_exec_closes() {
+    let kept = CallArgs { effect: Effect::Open { close_on_exec: false }, ..OPEN };
+    let set = |value| {
+        let args = on(3, Effect::SetCloseOnExec(value));
+        [enter("fcntl", args), leave("fcntl", 0)]
+    };
+    let all = |open, value| {
+        let opened = [enter("openat", open), leave("openat", 3)].into_iter().chain(set(value));
+        of_one(opened.chain([FactKind::Exec { comm: "new" }]).chain(read()))
+    };
+    assert_eq!(bytes(&all(kept, true)), named(&[("(fd 3)", 10)]));
+    assert_eq!(bytes(&all(OPEN, false)), named(&[("/a", 10)]));
+}
+
+#[test]
+fn of_two_wake_ups_the_first_counts_and_one_of_a_running_thread_does_not() {
+    let woken = FactKind::Wakeup { tid: Tid::new(1), comm: "next" };
+    let all = [
+        (1, begin("request")),
+        (1, woken),
+        (1, switch(1, LeftAs::Interruptible, 10)),
+        (10, woken),
+        (10, woken),
+        (10, switch(10, LeftAs::Preempted, 1)),
+        (1, end("request")),
+    ];
+    let split = stitch::phases(&summary(&all)).request_list[0].split;
+    assert_eq!((split.running_ns, split.blocked_ns.other, split.waiting_ns), (30, 10, 20));
+}
+
+#[test]
+fn a_number_that_is_born_again_is_another_life_that_ends_nothing_of_the_old() {
+    let fork = FactKind::Fork { child: Tid::new(2), child_pid: Pid::new(1), comm: "child" };
+    let all = [
+        (2, begin("request")),
+        (2, enter("read", on(3, Effect::Nothing))),
+        (1, fork),
+        (2, leave("clone", 0)),
+        (2, leave("read", 10)),
+        (2, end("request")),
+    ];
+    let summary = summary(&all);
+    let (phases, calls) = (stitch::phases(&summary), stitch::syscalls(&summary));
+    assert_eq!((phases.requests.complete, phases.requests.partial), (0, 2));
+    assert_eq!((calls.loss.calls_without_begin, calls.processes.len()), (1, 0));
+}
+
+#[test]
+fn a_thread_that_keeps_its_cpu_runs_through_windows_without_an_event_of_it() {
+    let others = (0..20).map(|_| (10, FactKind::Seen));
+    let all = [(1, begin("request"))].into_iter().chain(others).chain([(1, end("request"))]);
+    let mut all: Vec<(i32, Kinds)> = all.collect();
+    all.iter_mut().for_each(|(tid, _)| *tid = if *tid == 10 { 0 } else { *tid });
+    let split = stitch::phases(&summary(&all)).request_list[0].split;
+    assert_eq!((split.wall_ns, split.running_ns), (210, 210));
+}
+
+#[test]
+fn a_socket_is_named_by_the_peer_that_accept_returns() {
+    let make = Effect::Make { name: "socket", kind: Kind::Socket, close_on_exec: false };
+    let accepted = FactKind::CallExit {
+        name: "accept4",
+        ret: 3,
+        pair: None,
+        address: Some("10.0.0.9:1234"),
+        opened: None,
+    };
+    let all = [enter("accept4", on(5, make)), accepted].into_iter().chain(read());
+    assert_eq!(bytes(&of_one(all)), named(&[("socket 10.0.0.9:1234", 10)]));
+}

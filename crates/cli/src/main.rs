@@ -42,6 +42,9 @@ enum Command {
     Analyze(command::analyze::Args),
     /// Answer viewers of traces that call external analyses (LAMI)
     Lami(command::lami::Args),
+    /// Ask recordings in SQL
+    #[cfg(feature = "sql")]
+    Sql(command::sql::Args),
     /// Take recording sessions of LTTng over the network
     Relay(command::relay::Args),
     /// Take recordings, stitch their chunks as they arrive, and show the answers on a web page
@@ -67,6 +70,8 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Ctf(args) => command::ctf::run(&args),
         Command::Analyze(args) => command::analyze::run(&args),
         Command::Lami(args) => command::lami::run(&args),
+        #[cfg(feature = "sql")]
+        Command::Sql(args) => command::sql::run(&args),
         Command::Relay(args) => command::relay::run(&args),
         Command::Up(args) => command::up::run(args),
         Command::Completions(args) => command::completions::run(&args),

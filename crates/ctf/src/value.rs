@@ -523,6 +523,17 @@ impl<'a> Compound<'a> {
         debug_assert!(walked.is_ok());
     }
 
+    /// What it holds: one that is optional is there.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        match self.layout.node(self.node).map(|node| &node.kind) {
+            Some(Kind::Array(_)) => Shape::Array { length: self.length().unwrap_or(0) },
+            Some(Kind::Variant(_)) => Shape::Variant,
+            Some(Kind::Optional(_)) => Shape::Optional { present: true },
+            _ => Shape::Structure,
+        }
+    }
+
     /// How many elements an array has.
     #[must_use]
     pub fn length(&self) -> Option<u64> {

@@ -139,6 +139,11 @@ impl Lane {
         self.reader.as_ref()
     }
 
+    /// How many packets had their turn so far.
+    pub(crate) const fn packets(&self) -> u64 {
+        self.packets
+    }
+
     pub(crate) const fn packet_index(&self) -> u64 {
         self.packets.saturating_sub(1)
     }

@@ -206,6 +206,12 @@ impl<'r> Merged<'r> {
         self.backward
     }
 
+    /// How many packets of all streams were entered: those that the range left out are not among them.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.lanes.iter().map(Lane::packets).sum()
+    }
+
     /// What could not be read so far.
     #[must_use]
     pub const fn findings(&self) -> &Findings {

@@ -218,6 +218,14 @@ impl Recording {
         Merged::new(&self.streams, range, packet_ends)
     }
 
+    /// The event records and losses of one stream alone, as [`Self::merged`]; `None` when there is no such stream. As there
+    /// are no others, its position in them ([`Event::stream_index`](crate::Event::stream_index)) is 0.
+    #[must_use]
+    pub fn stream_merged(&self, stream_index: usize, range: TimeRange) -> Option<Merged<'_>> {
+        let stream = self.streams.get(stream_index)?;
+        Some(Merged::new(std::slice::from_ref(stream), range, PacketEnds::Passed))
+    }
+
     /// What the first and last packet of each stream say, in the order of [`Self::streams`]; streams without a
     /// readable packet are left out.
     ///

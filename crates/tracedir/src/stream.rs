@@ -99,6 +99,15 @@ impl Stream {
         self.files.iter().map(|file| &file.file)
     }
 
+    /// The trace classes that its files are read by, in the order of the files, each but once in a row.
+    pub fn trace_classes(&self) -> impl Iterator<Item = &Arc<TraceClass>> {
+        let mut before: Option<&Arc<TraceClass>> = None;
+        let classes = self.files.iter().map(|file| &file.class);
+        classes.filter(move |class| {
+            before.replace(class).is_none_or(|before| !Arc::ptr_eq(before, class))
+        })
+    }
+
     pub(crate) fn cover(&self) -> Option<StreamCover> {
         let (first, last) = (self.files.first()?, self.files.last()?);
         let begin = first.first;

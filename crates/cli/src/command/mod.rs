@@ -8,5 +8,7 @@ pub(crate) mod lami;
 pub(crate) mod live;
 pub(crate) mod read;
 pub(crate) mod relay;
+#[cfg(feature = "sql")]
+pub(crate) mod sql;
 pub(crate) mod tls;
 pub(crate) mod up;

@@ -150,7 +150,7 @@ impl WantedArgs {
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Clocks")]
-struct ClockArgs {
+pub(super) struct ClockArgs {
     /// Take all clocks to count from the Unix epoch, whatever they say
     #[arg(long)]
     clock_force_correlate: bool,
@@ -179,7 +179,7 @@ fn parse_filter(text: &str) -> Result<Filter, FilterError> {
 }
 
 impl ClockArgs {
-    fn options(&self) -> ReadOptions {
+    pub(super) fn options(&self) -> ReadOptions {
         let nanos =
             i128::from(self.clock_offset) * 1_000_000_000 + i128::from(self.clock_offset_ns);
         let correlate = if self.clock_force_correlate {
@@ -277,7 +277,7 @@ impl PrintArgs {
 }
 
 /// The error, with what to do about it.
-fn explained(error: tracedir::Error) -> anyhow::Error {
+pub(super) fn explained(error: tracedir::Error) -> anyhow::Error {
     match error {
         tracedir::Error::Uncorrelated(_) => {
             anyhow::anyhow!("{error}; --clock-force-correlate takes both for the Unix epoch's")

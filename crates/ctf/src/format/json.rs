@@ -78,6 +78,27 @@ impl JsonWriter {
     }
 }
 
+impl JsonWriter {
+    /// Appends the fields of one scope of an event record as an object: `{}` when the scope is not declared.
+    pub fn write_scope(&mut self, record: &EventRecord<'_>, scope: Scope, out: &mut Output) {
+        self.form.structure(out, scope, |fields| record.visit(scope, fields));
+    }
+
+    /// Appends one value, compounds with all they contain.
+    pub fn write_value(&mut self, value: Value<'_>, out: &mut Output) {
+        let Value::Compound(compound) = value else { return scalar(out, value) };
+        let shape = compound.shape();
+        let (open, close): (&[u8], &[u8]) = match shape {
+            Shape::Structure => (b"{", b"}"),
+            Shape::Array { .. } => (b"[", b"]"),
+            Shape::Variant | Shape::Optional { .. } => (b"", b""),
+        };
+        out.push_bytes(open);
+        compound.visit(&mut self.form.fields(out, Scope::Payload, shape));
+        out.push_bytes(close);
+    }
+}
+
 /// All of a line behind the time.
 fn compile(form: &JsonForm, record: &EventRecord<'_>) -> Box<[Op]> {
     const SCOPES: [(Scope, &str); 3] = [

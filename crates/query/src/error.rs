@@ -1,0 +1,59 @@
+use std::io;
+
+use datafusion::arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
+use datafusion::parquet::errors::ParquetError;
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The recordings cannot be opened.
+    #[error(transparent)]
+    Trace(Box<tracedir::Error>),
+    /// The question cannot be understood, or not be answered.
+    #[error("{}", first_line(.0))]
+    Query(#[source] Box<DataFusionError>),
+    /// The question is longer than [`MAX_SQL_BYTES`](crate::MAX_SQL_BYTES).
+    #[error("the question has {len} bytes, more than {}", crate::MAX_SQL_BYTES)]
+    TooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// The question has more parts than [`MAX_STEPS`](crate::MAX_STEPS).
+    #[error(
+        "the question has {steps} keywords, operators and commas, more than {}",
+        crate::MAX_STEPS
+    )]
+    TooManySteps {
+        /// How many.
+        steps: usize,
+    },
+    /// Rows cannot be written in this format.
+    #[error("cannot write the answer")]
+    Arrow(#[from] ArrowError),
+    /// Parquet cannot be written or read.
+    #[error("Parquet")]
+    Parquet(#[from] ParquetError),
+    /// The answer cannot be written, or no thread be started.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl From<tracedir::Error> for Error {
+    fn from(error: tracedir::Error) -> Self {
+        Self::Trace(Box::new(error))
+    }
+}
+
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Self {
+        Self::Query(Box::new(error))
+    }
+}
+
+/// What the engine says, without what it adds for its developers on further lines.
+fn first_line(error: &DataFusionError) -> String {
+    let text = error.strip_backtrace();
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}

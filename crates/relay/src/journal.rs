@@ -44,6 +44,8 @@ const FIRST_LINE_1: &str = "relay-chunk 1";
 const FIRST_LINE_OF_MOVE: &str = "relay-move 1";
 const SUFFIX: &str = ".chunk";
 const MOVING_SUFFIX: &str = ".moving";
+/// Behind the name of a note that cannot be understood.
+const ASIDE_SUFFIX: &str = ".unread";
 /// Longest note of a move that is read, in bytes: two files for each file of a stream.
 const MAX_MOVING_LEN: u64 = 64 << 20;
 /// Longest journal file that is read, in bytes: five paths and names.
@@ -202,25 +204,38 @@ impl Moving {
     }
 }
 
-/// Makes the changes that a killed relay was about to make; gives why some cannot be made.
+/// Makes the changes that a killed relay was about to make; gives why some cannot be made. A note that says nothing is put aside:
+/// it is told once.
 pub(crate) fn finish_moves(root: &Root) -> Result<Vec<Error>> {
     let mut failed = Vec::new();
     for entry in root.list(&Root::own(""))? {
         let number = entry.name.strip_suffix(MOVING_SUFFIX).and_then(|stem| stem.parse().ok());
         let Some(number) = number.map(Number).filter(|_| !entry.is_dir) else { continue };
-        let path = Root::own(&moving_name(number));
-        let mut text = String::new();
-        root.read(&path)?
-            .take(MAX_MOVING_LEN)
-            .read_to_string(&mut text)
-            .on("read", path.as_path())?;
-        let moving = Moving::parse(&text);
-        let moving = moving.map_err(|line| Error::Journal { path: root.absolute(&path), line });
-        if let Err(error) = moving.and_then(|moving| moving.finish(root, number)) {
+        if let Err(error) = finish_move(root, number) {
             failed.push(error);
         }
     }
     Ok(failed)
+}
+
+fn finish_move(root: &Root, number: Number) -> Result<()> {
+    let name = moving_name(number);
+    let path = Root::own(&name);
+    let mut bytes = Vec::new();
+    root.read(&path)?.take(MAX_MOVING_LEN).read_to_end(&mut bytes).on("read", path.as_path())?;
+    let text = std::str::from_utf8(&bytes);
+    let line_of = |error: std::str::Utf8Error| {
+        bytes.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count() + 1
+    };
+    match text.map_err(line_of).and_then(Moving::parse) {
+        Ok(moving) => moving.finish(root, number),
+        Err(line) => {
+            let aside = Root::own(&format!("{name}{ASIDE_SUFFIX}"));
+            root.remove_file(&aside)?;
+            root.rename(&path, &aside)?;
+            Err(Error::Journal { path: root.absolute(&aside), line })
+        }
+    }
 }
 
 fn moving_name(Number(number): Number) -> String {
@@ -416,6 +431,19 @@ mod tests {
         std::fs::write(folder.path().join(".relay/7.moving"), "relay-move 1\ncut x y\n").unwrap();
         let failed = finish_moves(&root).unwrap();
         assert!(matches!(failed.as_slice(), [Error::Journal { line: 2, .. }]), "{failed:?}");
+        let aside = folder.path().join(".relay/7.moving.unread");
+        assert_eq!(std::fs::read(&aside).unwrap(), b"relay-move 1\ncut x y\n");
+        assert!(finish_moves(&root).unwrap().is_empty(), "it is told once");
+        std::fs::write(folder.path().join(".relay/8.moving"), b"relay-move 1\n\xff").unwrap();
+        // One that cannot be read at all keeps nobody from the rest.
+        let nowhere = folder.path().join(".relay/9.moving");
+        std::os::unix::fs::symlink("nowhere", nowhere).unwrap();
+        let failed = finish_moves(&root).unwrap();
+        let kinds = matches!(
+            failed.as_slice(),
+            [Error::Journal { line: 2, .. }, Error::File { action: "open", .. }]
+        );
+        assert!(kinds, "{failed:?}");
     }
 
     #[test]

@@ -137,6 +137,10 @@ impl Recording {
             stream.merge.put_back(Step::Rotate(at));
             return entered;
         }
+        if entered.is_err() {
+            self.end_in_chunk(env, handle);
+        }
+        let Some(stream) = self.streams.get_mut(&handle) else { return entered };
         stream.meter.rotated();
         stream.target = None;
         if target.is_none() || entered.is_err() {
@@ -146,6 +150,18 @@ impl Recording {
         match left {
             Some(left) => entered.and(self.leave_chunk(env, left)),
             None => entered,
+        }
+    }
+
+    /// What a stream that can enter no other chunk holds stays in the one it leaves, or is cut off where it is sent again.
+    fn end_in_chunk(&mut self, env: &Env, handle: StreamHandle) {
+        let cut = if self.can_resume() { self.cut_to_committed(env, handle) } else { Ok(()) };
+        let steps = self.streams.get_mut(&handle).map(|stream| stream.merge.drain());
+        let steps = steps.into_iter().flatten();
+        let released = steps.map(|step| self.release_last(env, handle, step));
+        if let Err(error) = released.fold(cut, Result::and) {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(%handle, error, "a stream that enters no other chunk");
         }
     }
 

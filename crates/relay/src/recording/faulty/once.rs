@@ -75,6 +75,45 @@ fn an_entry_that_cannot_be_written_is_made_from_its_packet() {
 }
 
 #[test]
+fn a_disk_that_fails_once_loses_and_doubles_nothing_that_was_acknowledged() {
+    for tracefile in limits() {
+        for number in 0.. {
+            let folder = tempfile::tempdir().unwrap();
+            let registry = registry(folder.path());
+            registry.env.root.faults.plan(Errno::IO, number, 1);
+            let mut acknowledged = BTreeSet::new();
+            let recorded = Producer::new(Arc::clone(&registry)).and_then(|mut producer| {
+                let recorded = producer.record(tracefile);
+                acknowledged = std::mem::take(&mut producer.acknowledged);
+                producer.intake.give_up().and(recorded)
+            });
+            let failed = registry.env.root.faults.end();
+            registry.end_all();
+            for _ in 0..3 {
+                registry.run_jobs();
+                registry.expire(Instant::now());
+                std::thread::park_timeout(2 * PAUSE);
+            }
+            let sealed = packets(folder.path(), recorded.is_ok());
+            let once: BTreeSet<u64> = sealed.iter().copied().collect();
+            assert_eq!(sealed.len(), once.len(), "change {number}: {sealed:?} are not there once");
+            let missing: Vec<_> = acknowledged.difference(&once).collect();
+            assert!(
+                missing.is_empty(),
+                "change {number}: {missing:?} of {acknowledged:?} are gone"
+            );
+            if recorded.is_ok() {
+                assert_eq!(sealed, (0..7).collect::<Vec<_>>(), "change {number}");
+            }
+            if failed == 0 {
+                assert!(number > 40, "the conversation changes the disk more often");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn what_waits_behind_a_full_disk_has_not_waited_too_long() {
     let folder = tempfile::tempdir().unwrap();
     let registry = registry(folder.path());

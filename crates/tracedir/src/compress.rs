@@ -237,7 +237,7 @@ fn compress_file(
     let write = || {
         let mut output = create(&coming)?;
         output.set_permissions(before.permissions())?;
-        let stream = StreamFile { path: path.to_owned(), len };
+        let stream = StreamFile { path: path.to_owned(), len, id: None };
         let packets = Index::open(&stream).ok().flatten().into_iter().flatten();
         let ends = FrameEnds::new(packets.map(|entry| entry.offset_bytes), len);
         let written = seekable::compress(&mut &file, ends, level, &mut output, go_on)?;

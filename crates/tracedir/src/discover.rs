@@ -3,7 +3,8 @@
 //! A folder with a file `metadata` is one *physical trace*; every other regular file in it whose name does not
 //! begin with `.` is a stream file; one that is compressed is listed by its plain name, with the length of its packets. A folder named `index` holds LTTng's packet indexes. Folders nest as LTTng
 //! lays them out (`kernel/`, `ust/uid/…`, `archives/<chunk>/…`) or in any other way, and a trace may lie
-//! inside of another.
+//! inside of another. Folders whose names begin with `.` are passed over, but for the one in which LTTng keeps a chunk
+//! while it is archived.
 //!
 //! Symbolic links below the given paths are not followed: a recording never leads out of its folder.
 
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use crate::chunk::{ARCHIVES, ChunkName};
 use crate::error::{Action, Error};
 use crate::finding::Findings;
-use crate::source;
+use crate::source::{self, FileId};
 
 /// Deepest nesting below a given path. LTTng's deepest layout needs 9.
 pub const MAX_DEPTH: usize = 32;
@@ -25,6 +26,8 @@ pub const MAX_STREAM_FILES: usize = 1 << 20;
 
 /// Name of the metadata file.
 pub(crate) const METADATA: &str = "metadata";
+/// Where the session daemon of LTTng keeps the chunk before while a rotation goes on: its last packets are written there.
+pub(crate) const OLD_CHUNK: &str = ".tmp_old_chunk";
 /// Name of the folder of packet indexes.
 pub(crate) const INDEX: &str = "index";
 
@@ -60,6 +63,8 @@ pub struct StreamFile {
     pub path: PathBuf,
     /// Its length in bytes, decompressed.
     pub len: u64,
+    /// Which file that was; `None` when it was not listed.
+    pub(crate) id: Option<FileId>,
 }
 
 impl StreamFile {
@@ -223,7 +228,8 @@ impl Discovery<'_> {
                 }
                 listed => listed?,
             };
-            pending.extend(listed.folders.iter().map(|name| Pending {
+            // The last one is taken first.
+            pending.extend(in_order_of_moves(listed.folders).iter().rev().map(|name| Pending {
                 shown: folder.shown.join(name),
                 real: folder.real.join(name),
                 depth: folder.depth + 1,
@@ -275,6 +281,17 @@ impl Discovery<'_> {
     }
 }
 
+/// Folders of one folder, sorted so that what a rotation moves from one to another while they are listed is met at least
+/// once: it is moved from the front to the back.
+fn in_order_of_moves(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
+    folders.sort_by_cached_key(|name| match name.to_str() {
+        Some(ARCHIVES) => 2,
+        Some(OLD_CHUNK) => 1,
+        _ => 0,
+    });
+    folders
+}
+
 #[derive(Default)]
 struct Listing {
     metadata_len: Option<u64>,
@@ -290,7 +307,7 @@ fn list(folder: &Path) -> Result<Listing, Error> {
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
-        if name.as_encoded_bytes().first() == Some(&b'.') {
+        if name.as_encoded_bytes().first() == Some(&b'.') && name != OsStr::new(OLD_CHUNK) {
             continue;
         }
         let kind = entry.file_type().map_err(failed)?;
@@ -309,7 +326,8 @@ fn list(folder: &Path) -> Result<Listing, Error> {
             if name == OsStr::new(METADATA) {
                 listing.metadata_len = Some(attributes.len());
             } else {
-                listing.files.push(StreamFile { path, len: attributes.len() });
+                let id = Some(FileId::of(&attributes, false));
+                listing.files.push(StreamFile { path, len: attributes.len(), id });
             }
         }
     }
@@ -328,9 +346,9 @@ fn take_compressed(listing: &mut Listing) {
     for mut file in std::mem::take(&mut listing.files) {
         let name = is_named_so(&file).filter(|name| name != METADATA);
         if let Some(name) = name
-            && let Some(len) = source::compressed_len(&file.path)
+            && let Some((len, id)) = source::compressed(&file.path)
         {
-            file = StreamFile { path: file.path.with_file_name(name), len };
+            file = StreamFile { path: file.path.with_file_name(name), len, id };
             if plain.contains(&file.path) {
                 continue;
             }
@@ -348,6 +366,15 @@ mod tests {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path.parent().unwrap().join(METADATA), "x").unwrap();
         fs::write(path, vec![0; len]).unwrap();
+    }
+
+    #[test]
+    fn a_chunk_is_looked_for_where_it_is_moved_to_after_where_it_was() {
+        let folders = [ARCHIVES, "ust", OLD_CHUNK, "20261120T164407+0000-1", "kernel"];
+        let sorted = in_order_of_moves(folders.map(PathBuf::from).to_vec());
+        let (rest, last) = sorted.split_at(3);
+        assert_eq!(last, [OLD_CHUNK, ARCHIVES].map(PathBuf::from));
+        assert_eq!(rest, ["ust", "20261120T164407+0000-1", "kernel"].map(PathBuf::from));
     }
 
     #[test]

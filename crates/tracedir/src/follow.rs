@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::classes::ClassCache;
 use crate::correlate::{self, Uncorrelated, Use};
 use crate::discover::{Found, StreamFile, TraceFolder, Watch};
 use crate::error::Error;
-use crate::finding::{Finding, Findings};
+use crate::finding::{Cause, Finding, Findings};
 use crate::heads::{Head, Headers};
-use crate::join::{TraceKey, grouping, stream_of};
+use crate::join::{TraceKey, grouping, place, stream_of};
 use crate::lane::{Lane, PacketEnds, Pending};
 use crate::merge::{Item, MAX_OPEN_FILES, item};
 use crate::options::{Correlate, ReadOptions};
 use crate::recording::clock_of_trace;
-use crate::source::{self, PacketSource};
+use crate::source::{FileId, PacketSource};
 use crate::stream::{COMPARED, PacketFile, Stream, StreamKey};
 use crate::turns::Turn;
 use crate::window::{Handles, READ_AHEAD_OF_MANY, Window};
@@ -68,7 +68,12 @@ impl Default for FollowOptions {
 /// # Files
 ///
 /// A further file of a stream is taken up by a poll that finds the file before it and comes after one that saw a packet in
-/// the further one: only then all of the file before is known to be listed. A file is known again by its first packet or its inode, so a rotation that moves it into an archive changes nothing. A
+/// the further one: as packets are written one after the other, that poll sees all that was written before. A poll during
+/// which a listed file was moved before it was opened takes up nothing: the next one finds the file elsewhere.
+/// Folders are listed in the order in which a rotation moves chunks through them, so none passes a poll by.
+///
+/// A file is known again by its first packet or its inode, so a rotation that moves it into an archive changes nothing, and
+/// a file that lies where another was is not taken for it. A
 /// file that vanishes before it was read is waited for until the poll after the next, and then a [`Finding`]. Memory: one packet of each stream, the list of
 /// files that are there, and of each stream the last 1,024 that were.
 #[derive(Debug)]
@@ -83,8 +88,10 @@ pub struct Follow {
     files: HashMap<PathBuf, Known>,
     traces: Vec<TraceKey>,
     sources: Vec<Source>,
-    /// What a poll has seen of files that come after others; empty after it.
-    further: Vec<Further>,
+    /// What a poll has seen of files that were not taken up yet; empty after it.
+    arrived: Vec<Arrived>,
+    /// Whether all files that a poll has listed were there when it opened them.
+    steady: bool,
     by_key: HashMap<(StreamKey, usize), usize>,
     turns: BinaryHeap<Reverse<Turn>>,
     current: Option<Turn>,
@@ -109,18 +116,11 @@ struct Folder {
 /// A stream file.
 #[derive(Debug)]
 enum Known {
-    /// Without a whole packet, or a further file of a stream that was not taken up yet.
-    Waiting {
-        first_seen: Timestamp,
-        /// How many times in a row it was seen with a whole packet.
-        whole: u32,
-    },
-    /// The file with this inode of a source.
-    Read { source: usize, inode: Inode },
+    /// Without a whole packet, or not taken up yet.
+    Waiting { first_seen: Timestamp },
+    /// A file of a source.
+    Read { source: usize, id: Option<FileId> },
 }
-
-/// Device and number.
-type Inode = (u64, u64);
 
 /// A file is lost when it was not found so many times in a row: once may be while a rotation moves it.
 const MISSED: u32 = 2;
@@ -128,11 +128,17 @@ const MISSED: u32 = 2;
 /// So many files of a stream are remembered at least, also when they were read and deleted.
 const REMEMBERED: usize = 1024;
 
-/// A further file of a known stream.
+/// Where in its stream a packet belongs: begin and sequence number.
+type Order = (Option<u64>, Option<u64>);
+
+fn order(file: &PacketFile) -> Order {
+    (file.first.begin, file.first.sequence)
+}
+
+/// A file with a whole packet that was not taken up.
 #[derive(Debug)]
-struct Further {
+struct Arrived {
     file: PacketFile,
-    inode: Inode,
     /// Its last whole packet.
     last: Head,
     source: usize,
@@ -142,8 +148,10 @@ struct Further {
 #[derive(Debug)]
 struct Source {
     stream: Stream,
-    /// Of each file of the stream.
-    inodes: Vec<Inode>,
+    /// The last file that was seen, by its first packet.
+    seen: Option<Order>,
+    /// How many times in a row files had to wait because the one before was not found.
+    held_up: u32,
     lane: Lane,
     trace: usize,
     /// Whether the lane has no turn.
@@ -170,7 +178,8 @@ impl Follow {
             files: HashMap::new(),
             traces: Vec::new(),
             sources: Vec::new(),
-            further: Vec::new(),
+            arrived: Vec::new(),
+            steady: true,
             by_key: HashMap::new(),
             turns: BinaryHeap::new(),
             current: None,
@@ -188,20 +197,31 @@ impl Follow {
     /// Asking again is possible.
     pub fn poll(&mut self, now: Timestamp) -> Result<(), Error> {
         // Packets only need metadata that were written before them, so lengths are taken first.
-        let Found { folders, unlisted } = self.watch.look(&self.paths)?;
+        let found = self.watch.look(&self.paths)?;
+        self.take(found, now)
+    }
+
+    /// Takes up what a look has found.
+    fn take(&mut self, found: Found, now: Timestamp) -> Result<(), Error> {
+        let Found { folders, unlisted } = found;
         self.unlisted = unlisted;
-        let known = self.sources.len();
+        let known = self.begun();
         self.forget_all_but(&folders);
         for folder in folders {
             self.folder(folder, now);
         }
-        self.take_further(now);
+        self.take_arrived(now);
         self.resume();
-        if self.sources.len() > known {
+        if self.begun() > known {
             self.correlation()?;
         }
         self.horizon = self.horizon_at(now);
         Ok(())
+    }
+
+    /// How many streams have a file.
+    fn begun(&self) -> usize {
+        self.sources.iter().filter(|source| !source.stream.files.is_empty()).count()
     }
 
     /// As [`Self::poll`] for the last time: all that is there is given, and what is not whole is a finding.
@@ -226,12 +246,15 @@ impl Follow {
     /// Takes files of known streams to their ends, also where a last packet is not whole.
     fn take_cut_packets(&mut self) {
         for (path, known) in &self.files {
-            let Known::Read { source, inode } = known else { continue };
-            let len = source::len_of(path);
+            let Known::Read { source, id } = known else { continue };
+            let Ok(now) = StreamFile::now(path.clone()) else { continue };
             let Some(source) = self.sources.get_mut(*source) else { continue };
-            let files = source.inodes.iter().zip(&mut source.stream.files);
-            let own = files.filter(|(own, file)| *own == inode && file.file.path == *path);
-            own.for_each(|(_, file)| file.file.len = file.file.len.max(len));
+            if now.is(*id)
+                && let Some(at) = source.known(&now)
+                && let Some(file) = source.stream.files.get_mut(at)
+            {
+                file.file.len = file.file.len.max(now.len);
+            }
         }
     }
 
@@ -243,12 +266,13 @@ impl Follow {
         for path in paths {
             let folder = path.parent().and_then(|folder| self.folders.get(folder));
             let Some(class) = folder.and_then(|folder| folder.class.clone()) else { continue };
-            let len = source::len_of(&path);
+            let Ok(file) = StreamFile::now(path.clone()) else { continue };
+            let len = file.len;
             if len == 0 {
                 continue;
             }
-            match PacketFile::open(StreamFile { path: path.clone(), len }, &class) {
-                Ok(opened) => self.add(opened, (0, 0), None, now),
+            match PacketFile::open(file, &class) {
+                Ok(opened) => self.add(opened, None, now),
                 Err((file, cause)) => self.findings.push(Finding::Rest {
                     path: file.path,
                     offset_bytes: 0,
@@ -336,14 +360,16 @@ impl Follow {
         &self.findings
     }
 
+    fn is_silent(&self, since: Timestamp, now: Timestamp) -> bool {
+        let quiet_ns = now.nanos().saturating_sub(since.nanos());
+        u64::try_from(quiet_ns).is_ok_and(|quiet| quiet >= self.options.grace_ns)
+    }
+
     fn horizon_at(&self, now: Timestamp) -> i64 {
-        let silent = |since: Timestamp| {
-            let quiet_ns = now.nanos().saturating_sub(since.nanos());
-            u64::try_from(quiet_ns).is_ok_and(|quiet| quiet >= self.options.grace_ns)
-        };
+        let silent = |since: Timestamp| self.is_silent(since, now);
         let nowhere = |first_seen: &Timestamp| (!silent(*first_seen)).then_some(i64::MIN);
         let waiting = self.files.values().filter_map(|file| match file {
-            Known::Waiting { first_seen, .. } => nowhere(first_seen),
+            Known::Waiting { first_seen } => nowhere(first_seen),
             Known::Read { .. } => None,
         });
         let unreadable = self.folders.values().filter(|folder| folder.class.is_none());
@@ -374,8 +400,10 @@ impl Follow {
                 Err(error) => known.trouble = Some(error),
             }
         }
-        let Some(class) = self.folders.get(&folder.path).and_then(|known| known.class.clone())
-        else {
+        let Some(known) = self.folders.get(&folder.path) else { return };
+        let Some(class) = known.class.clone() else {
+            // What is in there may come before all else.
+            self.steady &= self.is_silent(known.first_seen, now);
             return;
         };
         for file in folder.stream_files {
@@ -393,9 +421,9 @@ impl Follow {
 
     fn file(&mut self, file: StreamFile, class: &Arc<TraceClass>, now: Timestamp) {
         let is_known = match self.files.get(&file.path) {
-            Some(Known::Read { source, inode }) => {
-                let (source, inode) = (*source, *inode);
-                if self.grow(source, inode, &file, now) {
+            Some(Known::Read { source, id }) => {
+                let source = *source;
+                if file.is(*id) && self.grow(source, &file, now) {
                     return;
                 }
                 false
@@ -404,111 +432,121 @@ impl Follow {
             None => false,
         };
         if !is_known {
-            self.files.insert(file.path.clone(), Known::Waiting { first_seen: now, whole: 0 });
+            self.files.insert(file.path.clone(), Known::Waiting { first_seen: now });
         }
         if file.len == 0 {
             return;
         }
         // What cannot be read yet is tried again, and told in the end.
-        let Ok(handle) = PacketSource::open(&file.path) else { return };
-        let Ok(attributes) = handle.file().metadata() else { return };
-        let inode = (attributes.dev(), attributes.ino());
+        let Some(handle) = self.found(file.open()) else { return };
         let len = file.len;
-        let Ok(mut opened) = PacketFile::open(file, class) else { return };
+        let mut opened = match PacketFile::open(file, class) {
+            Ok(opened) => opened,
+            Err((_, Cause::Io(error))) => {
+                self.found::<()>(Err(error));
+                return;
+            }
+            Err(_) => return,
+        };
         opened.file.len = 0;
         let Some((whole, last)) = whole_packets(handle, &opened, len) else { return };
         opened.file.len = whole;
-        match self.follows_another(&opened, inode) {
-            Some(source) => self.further.push(Further { file: opened, inode, last, source }),
-            None => self.add(opened, inode, Some(&last), now),
+        let source = self.source_of(&opened, now);
+        let moved = self.sources.get(source).and_then(|source| source.position(&opened)).is_some();
+        if moved {
+            self.add(opened, Some(&last), now);
+        } else {
+            self.arrived.push(Arrived { file: opened, last, source });
         }
     }
 
-    /// The stream that the file is a further one of.
-    fn follows_another(&self, file: &PacketFile, inode: Inode) -> Option<usize> {
-        let trace = TraceKey::of(file.file.path.parent().unwrap_or(&file.file.path), &file.class);
-        let trace_index = self.traces.iter().position(|known| *known == trace)?;
-        let source_index = *self.by_key.get(&(grouping(file, trace.is_named()), trace_index))?;
-        let source = self.sources.get(source_index)?;
-        let last = source.stream.files.last();
-        let later = last.is_none_or(|last| last.first.begin <= file.first.begin);
-        (later && source.position(file, inode).is_none()).then_some(source_index)
+    /// What was opened; remembers that a file was listed and is not there.
+    fn found<T>(&mut self, opened: io::Result<T>) -> Option<T> {
+        let missing = opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        self.steady &= !missing;
+        opened.ok()
     }
 
-    /// Takes up further files of known streams, when all of the files before them is known.
+    /// Takes up files of which nothing that comes before can be missing.
     ///
     /// The file before may have been listed before its last packet was written and the further one after it, and it may
     /// not have been found while a rotation moved it.
-    fn take_further(&mut self, now: Timestamp) {
-        let mut further = std::mem::take(&mut self.further);
-        further.sort_by_key(|further| further.file.first.begin);
-        let mut held_up = HashSet::new();
-        for Further { file, inode, last, source } in further {
-            let before = self.sources.get(source).and_then(|source| source.stream.files.last());
-            let found = before.is_none_or(|before| {
-                matches!(self.files.get(&before.file.path), Some(Known::Read { .. }))
+    fn take_arrived(&mut self, now: Timestamp) {
+        let steady = std::mem::replace(&mut self.steady, true);
+        let mut arrived = std::mem::take(&mut self.arrived);
+        arrived.sort_by_key(|arrived| order(&arrived.file));
+        let empty = self.places_of_empty_files(&arrived);
+        let mut limits: HashMap<usize, Option<Order>> = HashMap::new();
+        for Arrived { file, last, source: index } in arrived {
+            let Some(source) = self.sources.get_mut(index) else { continue };
+            let limit = *limits.entry(index).or_insert_with(|| {
+                let alone = || !empty.contains(&place(&file.file.path).1);
+                let first = source.stream.files.is_empty() && alone();
+                let seen = source.seen.max(first.then(|| order(&file)));
+                (source.has_found_all(&self.files) && steady).then_some(seen).flatten()
             });
-            let Some(Known::Waiting { whole, .. }) = self.files.get_mut(&file.file.path) else {
-                continue;
-            };
-            if *whole > MISSED || *whole > 0 && found && !held_up.contains(&source) {
-                self.add(file, inode, Some(&last), now);
-            } else {
-                *whole += 1;
-                held_up.insert(source);
+            source.seen = source.seen.max(Some(order(&file)));
+            if limit.is_some_and(|limit| order(&file) <= limit) {
+                self.add(file, Some(&last), now);
             }
         }
     }
 
-    fn add(&mut self, file: PacketFile, inode: Inode, last: Option<&Head>, now: Timestamp) {
-        let path = file.file.path.clone();
-        let trace = TraceKey::of(path.parent().unwrap_or(&path), &file.class);
-        let trace = self.traces.iter().position(|known| *known == trace).unwrap_or_else(|| {
-            self.traces.push(trace);
-            self.traces.len() - 1
+    /// Where files lie, in every chunk of their sessions, that have not got a packet yet; nowhere when no stream begins.
+    fn places_of_empty_files(&self, arrived: &[Arrived]) -> HashSet<PathBuf> {
+        let begins = |arrived: &Arrived| {
+            let source = self.sources.get(arrived.source);
+            source.is_some_and(|source| source.stream.files.is_empty())
+        };
+        if !arrived.iter().any(begins) {
+            return HashSet::new();
+        }
+        let with_packets: HashSet<&Path> =
+            arrived.iter().map(|arrived| arrived.file.file.path.as_path()).collect();
+        let waiting = self.files.iter().filter(|(path, known)| {
+            matches!(known, Known::Waiting { .. }) && !with_packets.contains(path.as_path())
         });
-        let source = self.source_of(&file, trace, now);
-        self.files.insert(path, Known::Read { source, inode });
+        waiting.map(|(path, _)| place(path).1).collect()
+    }
+
+    fn add(&mut self, file: PacketFile, last: Option<&Head>, now: Timestamp) {
+        let source = self.source_of(&file, now);
+        self.files.insert(file.file.path.clone(), Known::Read { source, id: file.file.id });
         if let Some(source) = self.sources.get_mut(source) {
-            source.add(file, inode, last, now);
+            source.add(file, last, now);
         }
     }
 
     /// Forgets where files were that are not there any more.
     fn forget_all_but(&mut self, folders: &[TraceFolder]) {
-        let listed: HashSet<&Path> = folders
-            .iter()
-            .flat_map(|folder| &folder.stream_files)
-            .map(|f| f.path.as_path())
-            .collect();
-        self.files.retain(|path, _| listed.contains(path.as_path()));
+        let files = folders.iter().flat_map(|folder| &folder.stream_files);
+        let listed = Listed(files.map(|file| (file.path.as_path(), file.id)).collect());
+        self.files.retain(|path, _| listed.0.contains_key(path.as_path()));
         let there: HashSet<&Path> = folders.iter().map(|folder| folder.path.as_path()).collect();
         self.folders.retain(|path, _| there.contains(path.as_path()));
         for source in &mut self.sources {
             let file = source.stream.files.get(source.lane.file());
-            let missed = file.is_some_and(|file| !listed.contains(file.file.path.as_path()));
+            let missed = file.is_some_and(|file| !listed.holds(&file.file));
             source.missed = if missed { source.missed.saturating_add(1) } else { 0 };
             source.forget_all_but(&listed);
         }
     }
 
     /// Takes up what was added to a known file; `false` when another one lies there.
-    fn grow(&mut self, source: usize, inode: Inode, file: &StreamFile, now: Timestamp) -> bool {
-        let Some(source) = self.sources.get_mut(source) else { return false };
-        let Some(at) = source.inodes.iter().position(|known| *known == inode) else { return false };
-        let Some(known) = source.stream.files.get_mut(at) else { return false };
-        if known.file.path != file.path {
-            // It was moved, and this is another.
-            return false;
-        }
-        if file.len == known.file.len {
+    fn grow(&mut self, source: usize, file: &StreamFile, now: Timestamp) -> bool {
+        let same = self.sources.get(source).and_then(|source| source.known(file));
+        let known = |follow: &mut Self| {
+            let source = follow.sources.get_mut(source)?;
+            Some(source.stream.files.get_mut(same?)?.file.len)
+        };
+        let Some(len) = known(self).filter(|len| *len <= file.len) else { return false };
+        if file.len == len {
             return true;
         }
-        let Ok(handle) = PacketSource::open(&file.path) else { return true };
-        let same = handle.file().metadata().is_ok_and(|it| (it.dev(), it.ino()) == inode);
-        if !same || file.len < known.file.len {
-            return false;
-        }
+        let Some(handle) = self.found(file.open()) else { return true };
+        let Some(source) = self.sources.get_mut(source) else { return false };
+        let known = same.and_then(|at| source.stream.files.get_mut(at));
+        let Some(known) = known else { return false };
         if let Some((whole, last)) = whole_packets(handle, known, file.len) {
             known.file.len = whole;
             let reach = reach(known, &last);
@@ -518,7 +556,14 @@ impl Follow {
         true
     }
 
-    fn source_of(&mut self, file: &PacketFile, trace: usize, now: Timestamp) -> usize {
+    /// The stream that the file is of, which may have no file yet.
+    fn source_of(&mut self, file: &PacketFile, now: Timestamp) -> usize {
+        let path = &file.file.path;
+        let trace = TraceKey::of(path.parent().unwrap_or(path), &file.class);
+        let trace = self.traces.iter().position(|known| *known == trace).unwrap_or_else(|| {
+            self.traces.push(trace);
+            self.traces.len() - 1
+        });
         let named = self.traces.get(trace).is_some_and(TraceKey::is_named);
         let key = (grouping(file, named), trace);
         let next = self.sources.len();
@@ -529,7 +574,8 @@ impl Follow {
             let window = Window::new(handles, READ_AHEAD_OF_MANY);
             self.sources.push(Source {
                 stream: stream_of(vec![]),
-                inodes: Vec::new(),
+                seen: None,
+                held_up: 0,
                 lane: Lane::new(window, PacketEnds::Passed),
                 trace,
                 drained: true,
@@ -556,8 +602,9 @@ impl Follow {
         if self.options.read.correlate != Correlate::Required {
             return Ok(());
         }
-        let uses: Vec<Use> = self
-            .sources
+        let begun = self.sources.iter().filter(|source| !source.stream.files.is_empty());
+        let begun: Vec<&Source> = begun.collect();
+        let uses: Vec<Use> = begun
             .iter()
             .filter_map(|source| {
                 let file = source.stream.files.first()?;
@@ -566,9 +613,9 @@ impl Follow {
             })
             .collect();
         let groups = correlate::groups(&uses);
-        let mut clocks = groups.iter().filter_map(|group| {
-            clock_of_trace(&self.sources.get(*group.streams.first()?)?.stream, group)
-        });
+        let mut clocks = groups
+            .iter()
+            .filter_map(|group| clock_of_trace(&begun.get(*group.streams.first()?)?.stream, group));
         match (clocks.next(), clocks.next()) {
             (Some(a), Some(b)) => Err(Error::Uncorrelated(Box::new(Uncorrelated { a, b }))),
             _ => Ok(()),
@@ -578,28 +625,44 @@ impl Follow {
 
 impl Source {
     /// Forgets files that were read and are not there any more: a recording of which old chunks are deleted has no end.
-    fn forget_all_but(&mut self, listed: &HashSet<&Path>) {
+    fn forget_all_but(&mut self, listed: &Listed<'_>) {
         let spare = self.stream.files.len().saturating_sub(REMEMBERED).min(self.lane.file());
-        let gone = |file: &&PacketFile| !listed.contains(file.file.path.as_path());
+        let gone = |file: &&PacketFile| !listed.holds(&file.file);
         let gone = self.stream.files.iter().take(spare).take_while(gone).count();
         self.stream.files.drain(..gone);
-        self.inodes.drain(..gone);
         self.lane.forget(gone);
     }
 
     /// Where in the stream this very file is, wherever it lay before. A copy beside it is another.
-    fn position(&self, file: &PacketFile, inode: Inode) -> Option<usize> {
+    fn position(&self, file: &PacketFile) -> Option<usize> {
         let tells = file.first.begin.is_some() || file.first.sequence.is_some();
         let path = &file.file.path;
-        self.inodes.iter().zip(&self.stream.files).position(|(known, other)| {
-            let replaced = || other.file.path == *path || !other.file.path.exists();
-            other.first == file.first && (*known == inode || tells && replaced())
+        self.stream.files.iter().position(|other| {
+            let same = other.file.id.is_some() && other.file.id == file.file.id;
+            let replaced = || other.file.path == *path || other.file.open().is_err();
+            other.first == file.first && (same || tells && replaced())
         })
     }
 
+    /// Where in the stream the file is that lies there; `None` when that one was moved, and this is another.
+    fn known(&self, file: &StreamFile) -> Option<usize> {
+        let mut files = self.stream.files.iter();
+        files.position(|known| known.file.is(file.id) && known.file.path == file.path)
+    }
+
+    /// Whether the last file is where it was, or was not there for so long that it is not waited for.
+    fn has_found_all(&mut self, files: &HashMap<PathBuf, Known>) -> bool {
+        let found = self.stream.files.last().is_none_or(|last| {
+            let known = files.get(&last.file.path);
+            known.is_some_and(|it| matches!(it, Known::Read { id, .. } if last.file.is(*id)))
+        });
+        self.held_up = if found { 0 } else { self.held_up.saturating_add(1) };
+        found || self.held_up > MISSED
+    }
+
     /// Takes up a file: one that was moved, or a further one.
-    fn add(&mut self, mut file: PacketFile, inode: Inode, last: Option<&Head>, now: Timestamp) {
-        let same = self.position(&file, inode);
+    fn add(&mut self, mut file: PacketFile, last: Option<&Head>, now: Timestamp) {
+        let same = self.position(&file);
         let reach = reach(&file, last.unwrap_or(&file.first));
         if reach > self.reach || self.stream.files.is_empty() || same.is_none() {
             self.grown = now;
@@ -609,11 +672,8 @@ impl Source {
             Some(at) => {
                 if let Some(known) = self.stream.files.get_mut(at) {
                     let len = known.file.len.max(file.file.len);
-                    known.file = StreamFile { path: file.file.path, len };
+                    known.file = StreamFile { len, ..file.file };
                     known.class = file.class;
-                }
-                if let Some(known) = self.inodes.get_mut(at) {
-                    *known = inode;
                 }
             }
             None => {
@@ -621,8 +681,7 @@ impl Source {
                 let reading = usize::from(self.lane.has_begun());
                 let begun = self.lane.file().saturating_add(reading).min(self.stream.files.len());
                 let later = self.stream.files.iter().skip(begun);
-                let before =
-                    later.take_while(|other| other.first.begin <= file.first.begin).count();
+                let before = later.take_while(|other| order(other) <= order(&file)).count();
                 let at = begun + before;
                 let before = self.stream.files.get(at.saturating_sub(COMPARED)..at);
                 before.into_iter().flatten().for_each(|before| file.pass_over_packets_of(before));
@@ -631,9 +690,18 @@ impl Source {
                 } else {
                     self.stream.files.insert(at, file);
                 }
-                self.inodes.insert(at, inode);
             }
         }
+    }
+}
+
+/// The files that a look has found.
+struct Listed<'f>(HashMap<&'f Path, Option<FileId>>);
+
+impl Listed<'_> {
+    /// Whether this very file is where it was.
+    fn holds(&self, file: &StreamFile) -> bool {
+        self.0.get(file.path.as_path()).is_some_and(|id| file.is(*id))
     }
 }
 
@@ -658,4 +726,144 @@ fn whole_packets(handle: PacketSource, file: &PacketFile, len: u64) -> Option<(u
         }
     }
     Some((whole, last?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::discover::OLD_CHUNK;
+
+    const METADATA: &str = "/* CTF 1.8 */
+        typealias integer { size = 8; align = 8; } := u8;
+        typealias integer { size = 64; align = 8; } := u64;
+        trace { major = 1; minor = 8; byte_order = le; uuid = \"07070707-0707-0707-0707-070707070707\";
+          packet.header := struct { u64 stream_instance_id; }; };
+        clock { name = c; };
+        typealias integer { size = 64; align = 8; map = clock.c.value; } := time;
+        stream { packet.context := struct { time timestamp_begin; time timestamp_end; u64 content_size;
+            u64 packet_size; u64 packet_seq_num; };
+          event.header := struct { time timestamp; }; };
+        event { name = tick; fields := struct { u8 none; }; };";
+
+    /// A packet of one event record, whose time is the packet's number.
+    fn packet(number: u64) -> Vec<u8> {
+        const BITS: u64 = 8 * (6 * 8 + 9);
+        let words = [0, number, number, BITS, BITS, number, number];
+        words.iter().flat_map(|word| word.to_le_bytes()).chain([0]).collect()
+    }
+
+    struct Session(tempfile::TempDir);
+
+    impl Session {
+        fn at(&self, place: &str) -> PathBuf {
+            self.0.path().join(place)
+        }
+
+        fn write(&self, chunk: &str, packets: impl IntoIterator<Item = u64>) {
+            let folder = self.at(chunk).join("ust");
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("metadata"), METADATA).unwrap();
+            let file = folder.join("ch");
+            let mut bytes = fs::read(&file).unwrap_or_default();
+            bytes.extend(packets.into_iter().flat_map(packet));
+            fs::write(file, bytes).unwrap();
+        }
+
+        fn rename(&self, from: &str, to: &str) {
+            fs::create_dir_all(self.at(to)).unwrap();
+            fs::rename(self.at(from).join("ust"), self.at(to).join("ust")).unwrap();
+        }
+
+        fn archive(&self, from: &str, id: u64) {
+            self.rename(from, &format!("archives/20261120T164407+0000-20261120T164408+0000-{id}"));
+        }
+    }
+
+    /// Times; a loss of packets is negative.
+    fn drain(follow: &mut Follow) -> Vec<i64> {
+        let mut times = Vec::new();
+        while let Some(item) = follow.next_item() {
+            times.push(match item {
+                Item::Event(event) => event.timestamp.nanos(),
+                Item::Loss(loss) => -i64::try_from(loss.count).unwrap(),
+            });
+        }
+        times
+    }
+
+    /// Follows a session whose second chunk follows its first; `between` happens between listing and opening in look 3.
+    fn with_a_move(between: impl Fn(&Session)) -> Vec<i64> {
+        let session = Session(tempfile::tempdir().unwrap());
+        let mut follow = Follow::new(&[session.0.path()], FollowOptions::default());
+        let mut given = Vec::new();
+        session.write("", [1, 2]);
+        for look in 0..8 {
+            let now = Timestamp::from_nanos(look);
+            match look {
+                1 => {
+                    session.rename("", OLD_CHUNK);
+                    session.write(OLD_CHUNK, [3]);
+                    session.write("", [5]);
+                }
+                2 => session.write(OLD_CHUNK, [4]),
+                _ => {}
+            }
+            let found = follow.watch.look(&follow.paths).unwrap();
+            if look == 2 {
+                between(&session);
+            }
+            follow.take(found, now).unwrap();
+            given.extend(drain(&mut follow));
+        }
+        follow.finish(Timestamp::from_nanos(9)).unwrap();
+        given.extend(drain(&mut follow));
+        assert!(follow.findings().is_empty() && follow.late() == 0, "{:?}", follow.findings());
+        given
+    }
+
+    #[test]
+    fn what_moves_between_listing_and_opening_is_given_once_and_in_order() {
+        let in_order: Vec<i64> = (1..=8).collect();
+        assert_eq!(with_a_move(|session| session.write("", [6, 7, 8])), in_order);
+        let archived = |session: &Session| {
+            session.archive(OLD_CHUNK, 0);
+            session.write("", [6, 7, 8]);
+        };
+        assert_eq!(with_a_move(archived), in_order, "archived");
+        let two_rotations = |session: &Session| {
+            session.archive(OLD_CHUNK, 0);
+            session.rename("", OLD_CHUNK);
+            session.write("", [7, 8]);
+            session.write(OLD_CHUNK, [6]);
+        };
+        assert_eq!(with_a_move(two_rotations), in_order, "two rotations");
+        let archived_both = |session: &Session| {
+            two_rotations(session);
+            session.archive(OLD_CHUNK, 1);
+        };
+        assert_eq!(with_a_move(archived_both), in_order, "both archived");
+    }
+
+    #[test]
+    fn a_file_that_lies_where_another_was_is_not_read_for_it() {
+        let session = Session(tempfile::tempdir().unwrap());
+        let mut follow = Follow::new(&[session.0.path()], FollowOptions::default());
+        session.write("", [1]);
+        follow.poll(Timestamp::from_nanos(0)).unwrap();
+        assert_eq!(drain(&mut follow), [1]);
+        session.write("", [2]);
+        follow.poll(Timestamp::from_nanos(1)).unwrap();
+        // Before it is read, a file of the same length lies there.
+        session.rename("", OLD_CHUNK);
+        session.write("", [3, 4]);
+        let mut given = drain(&mut follow);
+        for now in 2..5 {
+            follow.poll(Timestamp::from_nanos(now)).unwrap();
+            given.extend(drain(&mut follow));
+        }
+        assert_eq!(given, [2, 3, 4]);
+        assert!(follow.findings().is_empty(), "{:?}", follow.findings());
+    }
 }

@@ -164,7 +164,7 @@ pub(crate) struct HeadReader<'f> {
 
 impl<'f> HeadReader<'f> {
     pub(crate) fn open(file: &'f PacketFile) -> io::Result<Self> {
-        Ok(Self { file, headers: Headers::new(PacketSource::open(&file.file.path)?, &file.class) })
+        Ok(Self { file, headers: Headers::new(file.file.open()?, &file.class) })
     }
 
     /// The header at `offset`.

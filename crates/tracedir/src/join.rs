@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ctf::{EnvValue, Identity, TraceClass, Uuid};
 
 use crate::chunk::{ARCHIVES, ChunkName};
-use crate::discover::TraceFolder;
+use crate::discover::{OLD_CHUNK, TraceFolder};
 use crate::finding::{Finding, Findings};
 use crate::recording::LogicalTrace;
 use crate::stream::{PacketFile, Stream, StreamKey};
@@ -141,7 +141,10 @@ pub(crate) fn place(path: &Path) -> (Option<ChunkName>, PathBuf) {
         .enumerate()
         .rev()
         .find_map(|(at, name)| Some((at, ChunkName::parse(name.as_os_str().to_str()?)?)));
-    let Some((at, chunk)) = chunk else { return (None, path.to_owned()) };
+    let Some((at, chunk)) = chunk else {
+        let lasting = names.into_iter().filter(|name| name.as_os_str() != OLD_CHUNK);
+        return (None, lasting.collect());
+    };
     let (session, within) = names.split_at(at);
     let session = match session {
         [session @ .., last] if last.as_os_str() == ARCHIVES => session,

@@ -419,7 +419,7 @@ impl Lane {
             let least_here = usize::try_from(available).unwrap_or(usize::MAX).min(least);
             let bytes = self
                 .window
-                .get(&file.file.path, self.offset, least_here, available)
+                .get(&file.file, self.offset, least_here, available)
                 .map_err(Cause::Io)?;
             let len = bytes.len();
             let reader = match self.read(file, bytes)? {

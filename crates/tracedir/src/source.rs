@@ -5,16 +5,65 @@
 //! stream file like others.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::discover::StreamFile;
 use crate::seekable::{self, ENDING, Seekable, Source};
 
 /// The first bytes of a zstd frame, and of one to be skipped but for the low half of its first byte.
 const FRAME: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 const SKIPPABLE: [u8; 3] = [0x2A, 0x4D, 0x18];
+
+/// Which file it is, whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+    compressed: bool,
+}
+
+impl FileId {
+    pub(crate) fn of(attributes: &Metadata, compressed: bool) -> Self {
+        Self { device: attributes.dev(), inode: attributes.ino(), compressed }
+    }
+
+    /// Whether a file that is found where the other was may hold its packets: it is that one, or was made of it by
+    /// compressing or decompressing.
+    pub(crate) fn replaces(self, other: Self) -> bool {
+        self == other || self.compressed != other.compressed
+    }
+}
+
+impl StreamFile {
+    /// The file as it is.
+    pub(crate) fn now(path: PathBuf) -> io::Result<Self> {
+        let source = PacketSource::open(&path)?;
+        let (len, id) = (source.content_len()?, source.id()?);
+        Ok(Self { path, len, id: Some(id) })
+    }
+
+    /// Whether both are one file, or one was made of the other; known to be so where nothing tells otherwise.
+    pub(crate) fn is(&self, other: Option<FileId>) -> bool {
+        self.id.zip(other).is_none_or(|(own, other)| own.replaces(other))
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] also when another file lies there now: a rotation moves files, and puts the next
+    /// ones where they were.
+    pub(crate) fn open(&self) -> io::Result<PacketSource> {
+        let source = PacketSource::open(&self.path)?;
+        match self.id {
+            Some(_) if !self.is(Some(source.id()?)) => Err(io::ErrorKind::NotFound.into()),
+            _ => Ok(source),
+        }
+    }
+}
 
 /// A stream file that is open; offsets are those of its packets, whether it is compressed or not.
 #[derive(Debug)]
@@ -68,6 +117,10 @@ impl PacketSource {
             Kind::Plain(file) => file,
             Kind::Compressed(compressed) => compressed.source(),
         }
+    }
+
+    pub(crate) fn id(&self) -> io::Result<FileId> {
+        Ok(FileId::of(&self.file().metadata()?, self.is_compressed()))
     }
 
     /// Whether it is compressed.
@@ -137,10 +190,15 @@ pub(crate) fn is_compressed(file: &File) -> bool {
 
 /// Bytes of packets in a compressed file; its own length where it cannot be read, so that it is not taken to be empty.
 pub(crate) fn compressed_len(path: &Path) -> Option<u64> {
+    compressed(path).map(|(len, _)| len)
+}
+
+/// As [`compressed_len`], with the file that they are in.
+pub(crate) fn compressed(path: &Path) -> Option<(u64, Option<FileId>)> {
     let file = File::open(path).ok().filter(is_compressed)?;
-    let len = file.metadata().ok()?.len();
+    let attributes = file.metadata().ok()?;
     let read = PacketSource::compressed(file).and_then(|source| source.content_len());
-    Some(read.unwrap_or(len))
+    Some((read.unwrap_or(attributes.len()), Some(FileId::of(&attributes, true))))
 }
 
 /// Bytes of packets in the stream file `path`; 0 when it is not there.

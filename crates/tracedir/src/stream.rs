@@ -12,7 +12,6 @@ use crate::finding::Cause;
 use crate::heads::{Head, HeadReader, Headers};
 use crate::index::{Index, IndexProblem};
 use crate::join;
-use crate::source::PacketSource;
 
 /// What a stream is, whichever files hold it.
 ///
@@ -200,7 +199,7 @@ impl PacketFile {
         file: StreamFile,
         class: &Arc<TraceClass>,
     ) -> Result<Self, (StreamFile, Cause)> {
-        let source = match PacketSource::open(&file.path) {
+        let source = match file.open() {
             Ok(source) => source,
             Err(error) => return Err((file, Cause::Io(error))),
         };

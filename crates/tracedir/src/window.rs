@@ -4,10 +4,10 @@
 //! gives a short read and an error, where a mapped file would end the process.
 
 use std::io;
-use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::discover::StreamFile;
 use crate::seekable::read_at_most;
 use crate::source::PacketSource;
 
@@ -49,13 +49,13 @@ impl Window {
         Self { handles, read_ahead, file: None, start: 0, buffer: Bytes::new(), filled: 0 }
     }
 
-    /// The bytes of `path` from `offset`, at least `least` of them and more when they are there anyway; fewer only
+    /// The bytes of `listed` from `offset`, at least `least` of them and more when they are there anyway; fewer only
     /// at the file's end. None after the first `available`: the file may be growing, and those not be whole.
     ///
     /// Memory is used again unless someone holds bytes that were given out of it.
     pub(crate) fn get(
         &mut self,
-        path: &Path,
+        listed: &StreamFile,
         offset: u64,
         least: usize,
         available: u64,
@@ -66,7 +66,7 @@ impl Window {
             return Ok(self.buffer.slice(skip..self.filled));
         }
         let available = usize::try_from(available).unwrap_or(usize::MAX);
-        self.fill(path, offset, skip, least.max(self.read_ahead).min(available))?;
+        self.fill(listed, offset, skip, least.max(self.read_ahead).min(available))?;
         Ok(self.buffer.slice(..self.filled))
     }
 
@@ -86,10 +86,16 @@ impl Window {
         skip.unwrap_or(self.filled).min(self.filled)
     }
 
-    fn fill(&mut self, path: &Path, offset: u64, skip: usize, len: usize) -> io::Result<()> {
+    fn fill(
+        &mut self,
+        listed: &StreamFile,
+        offset: u64,
+        skip: usize,
+        len: usize,
+    ) -> io::Result<()> {
         let file = match self.file.take() {
             Some(file) => file,
-            None => PacketSource::open(path)?,
+            None => listed.open()?,
         };
         // A packet is looked at twice, first its header: what is there already is not read again.
         let held = self.filled - skip;
@@ -140,6 +146,10 @@ mod tests {
 
     use super::*;
 
+    fn listed(path: &std::path::Path) -> StreamFile {
+        StreamFile::now(path.to_owned()).unwrap()
+    }
+
     #[test]
     fn any_place_is_read_with_either_way_to_hold_the_file() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -149,7 +159,7 @@ mod tests {
             let mut window = Window::new(handles, READ_AHEAD);
             for (offset, least) in [(0, 10), (5, 70_000), (130_000, 64), (60_000, 1), (199_990, 99)]
             {
-                let bytes = window.get(file.path(), offset, least, u64::MAX).unwrap();
+                let bytes = window.get(&listed(file.path()), offset, least, u64::MAX).unwrap();
                 let at = usize::try_from(offset).unwrap();
                 assert!(bytes.len() >= least.min(content.len() - at), "{least} bytes at {offset}");
                 assert_eq!(bytes.as_ref(), &content[at..at + bytes.len()]);
@@ -164,8 +174,8 @@ mod tests {
         file.write_all(&[1; 100]).unwrap();
         file.write_all(&vec![2; READ_AHEAD]).unwrap();
         let mut window = Window::new(Handles::Keep, READ_AHEAD);
-        let first = window.get(file.path(), 0, 100, u64::MAX).unwrap();
-        let second = window.get(file.path(), 100, READ_AHEAD, u64::MAX).unwrap();
+        let first = window.get(&listed(file.path()), 0, 100, u64::MAX).unwrap();
+        let second = window.get(&listed(file.path()), 100, READ_AHEAD, u64::MAX).unwrap();
         assert_eq!(first.as_ref()[..100], [1; 100]);
         assert_eq!(second.as_ref(), vec![2; READ_AHEAD]);
     }
@@ -177,11 +187,13 @@ mod tests {
         file.write_all(&[2; READ_AHEAD]).unwrap();
         let mut window = Window::new(Handles::Keep, READ_AHEAD);
         let place = |bytes: Bytes| bytes.as_ptr();
-        let first = place(window.get(file.path(), 0, READ_AHEAD, u64::MAX).unwrap());
-        let second = window.get(file.path(), READ_AHEAD as u64, READ_AHEAD, u64::MAX).unwrap();
+        let first = place(window.get(&listed(file.path()), 0, READ_AHEAD, u64::MAX).unwrap());
+        let second =
+            window.get(&listed(file.path()), READ_AHEAD as u64, READ_AHEAD, u64::MAX).unwrap();
         assert_eq!(second.as_ref(), vec![2; READ_AHEAD]);
         assert_eq!(place(second), first);
-        let shorter = window.get(file.path(), 2 * READ_AHEAD as u64 - 10, 64, u64::MAX).unwrap();
+        let shorter =
+            window.get(&listed(file.path()), 2 * READ_AHEAD as u64 - 10, 64, u64::MAX).unwrap();
         assert_eq!(shorter.as_ref(), [2; 10], "nothing that an earlier reading left");
     }
 
@@ -190,9 +202,9 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[1; 100]).unwrap();
         let mut window = Window::new(Handles::Keep, READ_AHEAD);
-        assert_eq!(window.get(file.path(), 0, 64, 80).unwrap().len(), 80);
+        assert_eq!(window.get(&listed(file.path()), 0, 64, 80).unwrap().len(), 80);
         std::os::unix::fs::FileExt::write_all_at(file.as_file(), &[2; 20], 80).unwrap();
-        assert_eq!(window.get(file.path(), 80, 1, 20).unwrap().as_ref(), [2; 20]);
+        assert_eq!(window.get(&listed(file.path()), 80, 1, 20).unwrap().as_ref(), [2; 20]);
     }
 
     #[test]
@@ -200,9 +212,9 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[7; 100]).unwrap();
         let mut window = Window::new(Handles::Keep, READ_AHEAD);
-        assert_eq!(window.get(file.path(), 90, 64, u64::MAX).unwrap().as_ref(), [7; 10]);
+        assert_eq!(window.get(&listed(file.path()), 90, 64, u64::MAX).unwrap().as_ref(), [7; 10]);
         file.as_file().set_len(20).unwrap();
-        assert_eq!(window.get(file.path(), 0, 64, u64::MAX).unwrap().as_ref(), [7; 20]);
-        assert_eq!(window.get(file.path(), 50, 64, u64::MAX).unwrap().len(), 0);
+        assert_eq!(window.get(&listed(file.path()), 0, 64, u64::MAX).unwrap().as_ref(), [7; 20]);
+        assert_eq!(window.get(&listed(file.path()), 50, 64, u64::MAX).unwrap().len(), 0);
     }
 }

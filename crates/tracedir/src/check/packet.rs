@@ -56,8 +56,7 @@ impl Packets {
         // So that the window has its memory for itself.
         drop(before.as_mut().map(EventReader::take_bytes));
         let available = file.file.len.saturating_sub(offset);
-        let bytes =
-            self.window.get(&file.file.path, offset, least, available).map_err(Cause::Io)?;
+        let bytes = self.window.get(&file.file, offset, least, available).map_err(Cause::Io)?;
         let held = bytes.len() as u64;
         let opened = match before {
             Some(reader) => reader.reopen(bytes),

@@ -55,7 +55,11 @@ fn following_a_session_that_rotates_gives_every_event_record_once() {
         let session = folder.path().join(buffers);
         lttng(&daemon, &format!("create growing --output={}", session.display()));
         lttng(&daemon, &format!("enable-channel -u {buffers} --switch-timer=100000 metadata"));
-        lttng(&daemon, &format!("enable-channel -u {buffers} --switch-timer=100000 ch"));
+        // Buffers for all of it: on a busy machine the tracer would discard what does not fit.
+        lttng(
+            &daemon,
+            &format!("enable-channel -u {buffers} --switch-timer=100000 --num-subbuf=64 ch"),
+        );
         lttng(&daemon, "enable-event -u -c ch testkit:tick");
         lttng(&daemon, "start");
         let printed = folder.path().join(format!("printed{buffers}"));

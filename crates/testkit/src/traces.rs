@@ -88,6 +88,9 @@ fn unpack(packed: &Path, cache: &Path, unpacked: &Path) -> io::Result<()> {
     }
 }
 
-fn repository_root() -> Option<&'static Path> {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.parent()
+/// Of the crate whose test runs: a build folder may be shared by several checkouts.
+fn repository_root() -> Option<PathBuf> {
+    let of_test = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let package = of_test.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    package.ancestors().find(|folder| folder.join("Cargo.lock").is_file()).map(Path::to_owned)
 }

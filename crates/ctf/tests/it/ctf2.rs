@@ -471,8 +471,10 @@ proptest! {
     ) {
         thread_local! { static INPUTS: Vec<(Vec<u8>, Vec<u8>)> = real_inputs(); }
         let input = INPUTS.with(|all| (!all.is_empty()).then(|| all[which.index(all.len())].clone()));
-        prop_assume!(input.is_some());
-        let (metadata, stream) = input.expect("assumed");
+        let Some((metadata, stream)) = input else {
+            testkit::skip("no recorded traces");
+            return Ok(());
+        };
         // Texts and numbers change places, so that most of what comes out is JSON of the wrong shape.
         let text = String::from_utf8_lossy(&metadata).into_owned();
         let mut words: Vec<String> = text.split_inclusive(['"', ',', ':', ' ']).map(str::to_owned).collect();

@@ -181,6 +181,9 @@ impl Stitcher {
     /// Who is who at the begin of a window; `None` while a chunk that is still to come may say who had a CPU first.
     fn entry(&self, source: &Source, window: &Stretch, all_closed: bool) -> Option<Identities> {
         let mut entry = self.merged.identities();
+        if self.merged.cover().is_none() {
+            entry = entry.outside_spans();
+        }
         let begins = self.merged.cover().is_none() || self.merged.ends_in_gap();
         if window.is_gap || !begins {
             return Some(entry);

@@ -1,5 +1,6 @@
 //! Numbers and names of x86-64's system calls, as `asm/unistd_64.h` of Linux 6.18 has them.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// Names by number; the numbers have gaps.
@@ -17,17 +18,22 @@ static NAMES: LazyLock<Vec<Option<&'static str>>> = LazyLock::new(|| {
     names
 });
 
+/// Numbers by name.
+static NUMBERS: LazyLock<HashMap<&'static str, u16>> = LazyLock::new(|| {
+    let named = (0_u16..).zip(NAMES.iter());
+    named.filter_map(|(number, name)| Some(((*name)?, number))).collect()
+});
+
 /// The kernel's name of a system call, without `sys_`. `None` for a number that no call has.
 #[must_use]
 pub fn syscall_name(number: u64) -> Option<&'static str> {
     NAMES.get(usize::try_from(number).ok()?).copied().flatten()
 }
 
-/// The number of a system call of this name. Takes a walk over all names.
+/// The number of a system call of this name.
 #[must_use]
 pub fn syscall_number(name: &str) -> Option<u16> {
-    let place = NAMES.iter().position(|known| *known == Some(name))?;
-    u16::try_from(place).ok()
+    NUMBERS.get(name).copied()
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! System calls: the one in flight of a thread, and what complete ones add up to.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use model::{Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::fact::LeftAs;
 use crate::ident::{Entry, Ident, Kind, Left, Name};
+use crate::keyed::Keyed;
+use crate::name::CallName;
 
 /// The call that a thread is in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +25,7 @@ pub(crate) enum InFlight {
 /// A call that has begun.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Call {
-    pub(crate) name: Arc<str>,
+    pub(crate) name: CallName,
     pub(crate) at: Timestamp,
     /// The file it works on, as the table stood when the call began.
     pub(crate) file: Option<Ident>,
@@ -36,8 +37,8 @@ pub(crate) struct Call {
 
 impl Call {
     /// Whether a return of that name ends it. LTTng before 2.6 does not name returns: they end whatever their thread is in.
-    pub(crate) fn ends_with(&self, name: &str) -> bool {
-        name.is_empty() || *self.name == *name
+    pub(crate) fn ends_with(&self, name: &CallName) -> bool {
+        self.name == *name || name.is_empty()
     }
 
     pub(crate) fn resolve(&mut self, left: &impl Left) {
@@ -104,7 +105,7 @@ pub(crate) fn class_in(call: Option<&Call>, sleep: Sleep) -> ClassTerm {
         Sleep::Interruptible => Class::Other,
     };
     let Some(call) = call else { return ClassTerm::Known(by_sleep) };
-    let class = match &*call.name {
+    let class = match call.name.text() {
         name if name.starts_with("futex") => Class::Lock,
         "nanosleep" | "clock_nanosleep" => Class::Timer,
         "poll" | "ppoll" | "select" | "pselect6" | "connect" | "accept" | "accept4" => {
@@ -221,7 +222,7 @@ impl Class {
 /// A return from a call that began before the window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HeadExit {
-    pub(crate) name: Arc<str>,
+    pub(crate) name: CallName,
     pub(crate) at: Timestamp,
     pub(crate) ret: i64,
     /// What it opened, when the return says so.
@@ -231,7 +232,7 @@ pub(crate) struct HeadExit {
 impl HeadExit {
     /// Whether this is a child's first return from the call that made it.
     pub(crate) fn is_birth(&self) -> bool {
-        self.ret == 0 && matches!(&*self.name, "clone" | "clone3" | "fork" | "vfork")
+        self.ret == 0 && matches!(self.name.text(), "clone" | "clone3" | "fork" | "vfork")
     }
 }
 
@@ -256,7 +257,8 @@ impl Figures {
         /// A call that the kernel starts again by itself returns one of these; nobody sees a failure.
         const RESTARTED: std::ops::RangeInclusive<i64> = -516..=-512;
         let failed = exit.ret < 0 && exit.ret >= -4095 && !RESTARTED.contains(&exit.ret);
-        let moved = if is_transfer(&call.name) { u64::try_from(exit.ret).unwrap_or(0) } else { 0 };
+        let moved =
+            if is_transfer(call.name.text()) { u64::try_from(exit.ret).unwrap_or(0) } else { 0 };
         Self { calls: 1, ns: exit.at.since(call.at).get(), bytes: moved, errors: u64::from(failed) }
     }
 }
@@ -266,13 +268,13 @@ impl Figures {
 pub(crate) struct CallTotal {
     pub(crate) all: Figures,
     /// Bound: files the calls worked on; shown by name, at most 1,000 per answer.
-    pub(crate) files: BTreeMap<Ident, Figures>,
+    pub(crate) files: Keyed<Ident, Figures>,
 }
 
 /// Calls, some of whose begins may lie before the window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Calls {
-    pub(crate) total: BTreeMap<Arc<str>, CallTotal>,
+    pub(crate) total: Keyed<CallName, CallTotal>,
     /// At most one per thread: the first return, when its begin was not seen.
     pub(crate) heads: BTreeMap<Tid, HeadExit>,
     /// Returns whose begin nobody will ever find.
@@ -288,19 +290,11 @@ impl Calls {
             }
             InFlight::Call(call) if call.ends_with(&exit.name) => {
                 let figures = Figures::of(call, exit);
-                let total = match self.total.get_mut(&call.name) {
-                    Some(total) => total,
-                    None => self.total.entry(Arc::clone(&call.name)).or_default(),
-                };
+                let total = self.total.or_default(&call.name);
                 total.all.add(figures);
                 let opened = exit.opened.clone().map(Ident::named);
                 if let Some(file) = opened.as_ref().or(call.file.as_ref()) {
-                    match total.files.get_mut(file) {
-                        Some(sum) => sum.add(figures),
-                        None => {
-                            total.files.insert(file.clone(), figures);
-                        }
-                    }
+                    total.files.or_default(file).add(figures);
                 }
             }
             InFlight::Birth if exit.name.is_empty() && exit.ret == 0 => {}
@@ -313,11 +307,11 @@ impl Calls {
     }
 
     pub(crate) fn add(&mut self, other: Self) {
-        for (name, total) in other.total {
-            let mine = self.total.entry(name).or_default();
+        for (name, total) in other.total.into_entries() {
+            let mine = self.total.or_default(&name);
             mine.all.add(total.all);
-            for (file, figures) in total.files {
-                mine.files.entry(file).or_default().add(figures);
+            for (file, figures) in total.files.into_entries() {
+                mine.files.or_default(&file).add(figures);
             }
         }
         self.heads.extend(other.heads);
@@ -327,7 +321,7 @@ impl Calls {
     /// Puts the left boundary's calls and files in.
     pub(crate) fn resolve(&mut self, left: &impl Left) {
         for total in self.total.values_mut() {
-            resolve_keys(&mut total.files, |file| file.resolve(left), Figures::add);
+            total.files.rekey(Ident::is_settled, |file| file.resolve(left), Figures::add);
         }
         for (tid, exit) in std::mem::take(&mut self.heads) {
             self.count(tid, &exit, left.in_flight(tid));

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 use model::{CpuId, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::keyed::Keyed;
+use crate::who::Spans;
+
 /// Time on one CPU by thread, for a stretch that is known from the outside.
 pub(crate) type Occupancy = BTreeMap<Tid, u64>;
 
@@ -69,58 +72,100 @@ fn add(occupancy: &mut Occupancy, tid: Tid, begin: Timestamp, end: Timestamp) {
     }
 }
 
-/// The switches of every CPU while a window is read, one by one.
+/// How many switches are kept one by one.
+const MAX_LOG: usize = 16_384;
+
+/// The switches of every CPU while a window is read, one by one as far as somebody may ask for them.
 ///
-/// Bound: 16 bytes per switch of the window; gone when the window is summarised.
+/// Bound: [`MAX_LOG`] switches of 16 bytes. When they are reached, whoever waits notes who had the CPUs since, and the
+/// switches are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct SwitchLog {
-    cpus: BTreeMap<CpuId, (CpuSwitches, Vec<(Timestamp, Tid)>)>,
+    cpus: Keyed<CpuId, CpuLog>,
+    kept: usize,
+}
+
+#[derive(Debug)]
+struct CpuLog {
+    switches: CpuSwitches,
+    /// The last switch that is not kept any more.
+    dropped: Option<Timestamp>,
+    kept: Vec<(Timestamp, Tid)>,
 }
 
 impl SwitchLog {
     pub(crate) fn switch(&mut self, cpu: CpuId, at: Timestamp, prev: Tid) {
-        let (switches, log) =
-            self.cpus.entry(cpu).or_insert_with(|| (CpuSwitches::new(at, prev), Vec::new()));
-        if !log.is_empty() {
-            add(&mut switches.between, prev, switches.last_at, at);
-            switches.last_at = at.max(switches.last_at);
+        let log = self.cpus.or_insert_with(&cpu, || CpuLog {
+            switches: CpuSwitches::new(at, prev),
+            dropped: None,
+            kept: Vec::new(),
+        });
+        let switches = &mut log.switches;
+        add(&mut switches.between, prev, switches.last_at, at);
+        switches.last_at = at.max(switches.last_at);
+        log.kept.push((switches.last_at, prev));
+        self.kept += 1;
+    }
+
+    /// Whether whoever waits must note who had the CPUs before the next switch.
+    pub(crate) fn is_full(&self) -> bool {
+        self.kept >= MAX_LOG
+    }
+
+    /// Drops all switches.
+    pub(crate) fn drop_kept(&mut self) {
+        for log in self.cpus.values_mut() {
+            log.dropped = log.kept.last().map(|(at, _)| *at).or(log.dropped);
+            log.kept.clear();
         }
-        log.push((switches.last_at, prev));
+        self.kept = 0;
     }
 
     /// Who had the CPU from its first switch until now.
     pub(crate) fn so_far(&self, cpu: CpuId) -> Occupancy {
-        self.cpus.get(&cpu).map(|(switches, _)| switches.between.clone()).unwrap_or_default()
+        self.cpus.get(&cpu).map(|log| log.switches.between.clone()).unwrap_or_default()
     }
 
-    /// Who had the CPU from `since` until its last switch.
-    pub(crate) fn since(&self, cpu: CpuId, since: Timestamp) -> Occupancy {
-        let mut occupancy = Occupancy::new();
-        let Some((_, log)) = self.cpus.get(&cpu) else { return occupancy };
-        let mut later = log.iter().rev().peekable();
+    /// Adds who had the CPU from `since`, or from the last switch that is not kept, until its last switch.
+    pub(crate) fn add_since(&self, cpu: CpuId, since: Timestamp, occupancy: &mut Occupancy) {
+        if let Some(log) = self.cpus.get(&cpu) {
+            log.add_since(since, occupancy);
+        }
+    }
+
+    /// The same of every CPU.
+    pub(crate) fn add_all_since(&self, since: Timestamp, by_cpu: &mut ByCpu) {
+        for (cpu, log) in self.cpus.iter() {
+            let mut occupancy = by_cpu.remove(cpu).unwrap_or_default();
+            log.add_since(since, &mut occupancy);
+            if !occupancy.is_empty() {
+                by_cpu.insert(*cpu, occupancy);
+            }
+        }
+    }
+
+    /// The switches for the neighbours. Who had the CPUs between matters to threads that began to wait inside a span
+    /// further left.
+    pub(crate) fn finish(self, spans: &Spans) -> BTreeMap<CpuId, CpuSwitches> {
+        let mut cpus: BTreeMap<_, _> =
+            self.cpus.into_entries().map(|(cpu, log)| (cpu, log.switches)).collect();
+        if spans.are_none() {
+            cpus.values_mut().for_each(|switches| switches.between.clear());
+        }
+        cpus
+    }
+}
+
+impl CpuLog {
+    fn add_since(&self, since: Timestamp, occupancy: &mut Occupancy) {
+        let since = self.dropped.map_or(since, |dropped| dropped.max(since));
+        let mut later = self.kept.iter().rev().peekable();
         while let Some(&(end, tid)) = later.next() {
             if end <= since {
                 break;
             }
             let begin = later.peek().map_or(since, |(before, _)| (*before).max(since));
-            add(&mut occupancy, tid, begin, end);
+            add(occupancy, tid, begin, end);
         }
-        occupancy
-    }
-
-    /// Who had each CPU from `since` until its last switch.
-    pub(crate) fn all_since(&self, since: Timestamp) -> ByCpu {
-        let mut all = ByCpu::new();
-        for cpu in self.cpus.keys() {
-            let occupancy = self.since(*cpu, since);
-            if !occupancy.is_empty() {
-                all.insert(*cpu, occupancy);
-            }
-        }
-        all
-    }
-
-    pub(crate) fn finish(self) -> BTreeMap<CpuId, CpuSwitches> {
-        self.cpus.into_iter().map(|(cpu, (switches, _))| (cpu, switches)).collect()
     }
 }

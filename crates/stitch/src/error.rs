@@ -87,6 +87,11 @@ pub enum Assumption {
         /// The thread.
         tid: Option<Tid>,
     },
+    /// A thread was inside no span, nor was any other that is not known to have begun one.
+    OutsideSpans {
+        /// The thread; `None`: one of those without an event.
+        tid: Option<Tid>,
+    },
     /// The process of a thread; `None`: nobody knew.
     ProcessOf {
         /// The thread.
@@ -108,6 +113,8 @@ impl fmt::Display for Assumption {
         match self {
             Self::OnCpu { cpu, tid: Some(tid) } => write!(f, "CPU {cpu} had thread {tid}"),
             Self::OnCpu { cpu, tid: None } => write!(f, "nobody knew the thread on CPU {cpu}"),
+            Self::OutsideSpans { tid: Some(tid) } => write!(f, "thread {tid} was inside no span"),
+            Self::OutsideSpans { tid: None } => write!(f, "other threads were inside no span"),
             Self::ProcessOf { tid, pid: Some(pid) } => {
                 write!(f, "thread {tid} was of process {pid}")
             }

@@ -14,6 +14,7 @@ use crate::answer::{
 };
 use crate::call::{Calls, Class, ClassTerm, Figures, class_in};
 use crate::ident::{Ident, Name};
+use crate::keyed::Keyed;
 use crate::spent::Spent;
 use crate::summary::{BETWEEN, Cover, Owner, Summary};
 
@@ -113,8 +114,8 @@ impl<'a> Finish<'a> {
             }
         }
         let mut processes = BTreeMap::new();
-        for (tid, pid) in summary.who.processes() {
-            if summary.comms.contains_key(tid) {
+        for (tid, pid) in summary.who.processes().iter() {
+            if summary.threads.get(tid).is_some_and(|thread| thread.comm.is_some()) {
                 processes.entry(*pid).or_insert(*tid);
             }
         }
@@ -262,8 +263,8 @@ impl<'a> Finish<'a> {
         self.name(ident).map_or_else(|| format!("(fd {})", number()).into(), |name| name.text)
     }
 
-    fn add_files(&self, files: &BTreeMap<Ident, Figures>, into: &mut BTreeMap<Arc<str>, Figures>) {
-        for (ident, figures) in files {
+    fn add_files(&self, files: &Keyed<Ident, Figures>, into: &mut BTreeMap<Arc<str>, Figures>) {
+        for (ident, figures) in files.iter() {
             into.entry(self.file_name(ident)).or_default().add(*figures);
         }
     }
@@ -276,7 +277,7 @@ impl<'a> Finish<'a> {
                 let mut files = BTreeMap::new();
                 self.add_files(&total.files, &mut files);
                 Syscall {
-                    name: Arc::clone(name),
+                    name: name.shown(),
                     calls: total.all.calls,
                     ns: total.all.ns,
                     bytes: total.all.bytes,
@@ -306,7 +307,8 @@ impl<'a> Finish<'a> {
         if tid == Tid::IDLE {
             return "idle".into();
         }
-        self.summary.comms.get(&tid).map_or_else(|| "".into(), Arc::clone)
+        let thread = self.summary.threads.get(&tid);
+        thread.and_then(|thread| thread.comm.clone()).unwrap_or_else(|| "".into())
     }
 
     /// The leader's command name, else that of any thread of the process.

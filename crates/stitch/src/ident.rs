@@ -11,6 +11,7 @@ use model::{Fd, Pid, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::call::InFlight;
+use crate::name::CallName;
 
 /// What kind of file a descriptor stands for, as far as waiting for it is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -43,20 +44,20 @@ impl Kind {
 }
 
 /// A file's name and kind.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Name {
     pub(crate) text: Arc<str>,
     pub(crate) kind: Kind,
 }
 
 /// What a descriptor stands for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Ident {
     guards: Vec<Guard>,
     base: Base,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 enum Guard {
     /// What the call that this thread had in flight at the left boundary made, if it made something.
     MadeBy(Maker),
@@ -64,7 +65,7 @@ enum Guard {
     ClosedByExec { flag: Flag, number: Number },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 enum Base {
     Named(Name),
     /// Something that appeared under this number at or after that time, without a name of its own.
@@ -74,7 +75,7 @@ enum Base {
 }
 
 /// A descriptor number of a process from a point in time on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Number {
     pub(crate) at: Timestamp,
     pub(crate) pid: Pid,
@@ -82,22 +83,22 @@ pub(crate) struct Number {
 }
 
 /// The return of a call that began before the window.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Maker {
     pub(crate) tid: Tid,
     /// The call that returned; the one in flight must be the same.
-    pub(crate) call: Arc<str>,
+    pub(crate) call: CallName,
 }
 
 /// Whether exec closes a descriptor.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Flag {
     /// Calls in flight at the left boundary that decide, if they made the descriptor.
     made_by: Vec<Maker>,
     base: FlagBase,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 enum FlagBase {
     Known(bool),
     AtLeft(Pid, Fd),
@@ -170,7 +171,7 @@ impl Ident {
         }
     }
 
-    fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         self.guards.is_empty() && !matches!(self.base, Base::AtLeft(..))
     }
 

@@ -24,6 +24,8 @@ mod file;
 mod finish;
 mod fold;
 mod ident;
+mod keyed;
+mod name;
 #[cfg(feature = "law")]
 mod part;
 mod spent;

@@ -114,7 +114,7 @@ impl Summary {
             Part::FilesForgotten => self.forgotten.files = None,
             Part::Tables => self.tables.clear(),
             Part::Names => self.names.clear(),
-            Part::Comms => self.comms.clear(),
+            Part::Comms => self.threads.values_mut().for_each(|thread| thread.comm = None),
             _ => {}
         }
         self

@@ -10,11 +10,11 @@ use crate::call::{Calls, ClassTerm, InFlight, resolve_keys};
 use crate::ident::Left;
 
 /// What a thread did for a stretch of time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Doing {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doing<'c> {
     Running,
     Waiting,
-    Blocked(ClassTerm),
+    Blocked(&'c ClassTerm),
     Unknown,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    pub(crate) fn time(&mut self, doing: &Doing, length: Nanos) {
+    pub(crate) fn time(&mut self, doing: Doing<'_>, length: Nanos) {
         let ns = length.get();
         match doing {
             Doing::Running => self.running_ns = self.running_ns.saturating_add(ns),

@@ -123,6 +123,16 @@ impl Stack {
         }
     }
 
+    /// Nothing is open at the left boundary.
+    pub(crate) fn rooted() -> Self {
+        Self { rooted: true, ..Self::default() }
+    }
+
+    /// Whether the thread's time and calls go anywhere: a span is open, or one may be.
+    pub(crate) fn collects(&self) -> bool {
+        !self.rooted || !self.open.is_empty()
+    }
+
     /// Requests that have begun and not ended.
     pub(crate) fn open_requests(&self) -> u64 {
         u64::from(self.has_request())
@@ -316,7 +326,7 @@ impl Stack {
 
     /// The same with nothing to the left: no span was open there.
     pub(crate) fn closed(self) -> (Self, Outcome) {
-        let mut nothing = Self { rooted: true, ..Self::default() };
+        let mut nothing = Self::rooted();
         let out = nothing.append(self);
         (nothing, out)
     }

@@ -5,21 +5,22 @@
 //! time twice is refused.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{CpuId, Fd, Pid, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
 use crate::call::{Calls, InFlight};
 use crate::cpu::CpuSwitches;
-use crate::fold::Folds;
+use crate::error::{Assumption, Error};
+use crate::fold::{Folds, Share};
 use crate::ident::{Entry, Ident, Left, Name, Table};
+use crate::keyed::{Keyed, Slot};
 use crate::spent::{Body, Phase};
-use crate::stack::Outcome;
-use crate::thread::{Neighbours, Thread};
-use crate::who::{Identities, Who};
+use crate::stack::{Outcome, Stack};
+use crate::thread::{LostOn, Neighbours, Thread};
+use crate::who::{Identities, Spans, Who};
 
 /// How many requests an answer lists: the slowest.
 pub const MAX_LISTED_REQUESTS: usize = 10_000;
@@ -34,19 +35,18 @@ pub(crate) const BETWEEN: &str = "(between)";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     pub(crate) cover: Option<Cover>,
-    pub(crate) threads: BTreeMap<Tid, Thread>,
+    pub(crate) threads: Keyed<Tid, Thread>,
     pub(crate) cpus: BTreeMap<CpuId, CpuSwitches>,
     /// The thread last seen on each CPU; `None` once nobody knows.
-    pub(crate) on_cpu: BTreeMap<CpuId, Option<Tid>>,
+    pub(crate) on_cpu: Keyed<CpuId, Option<Tid>>,
     /// CPUs that lost events while the left part's thread was on them, and when.
-    pub(crate) lost_on: BTreeMap<CpuId, Timestamp>,
+    pub(crate) lost_on: LostOn,
     pub(crate) forgotten: Forgotten,
-    pub(crate) tables: BTreeMap<Pid, Table>,
+    pub(crate) tables: Keyed<Pid, Table>,
     /// The first name that became known for what had none.
     pub(crate) names: BTreeMap<Ident, (Timestamp, Name)>,
-    pub(crate) comms: BTreeMap<Tid, Arc<str>>,
     pub(crate) who: Who,
-    pub(crate) processes: BTreeMap<Owner, Calls>,
+    pub(crate) processes: Keyed<Owner, Calls>,
     pub(crate) phases: BTreeMap<Arc<str>, Phase>,
     pub(crate) requests: Requests,
     pub(crate) folds: Folds,
@@ -54,7 +54,7 @@ pub struct Summary {
 }
 
 /// Whose calls are counted together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Owner {
     Process(Pid),
     /// Before anything was said about the thread's process.
@@ -202,6 +202,7 @@ impl Summary {
         let Some(cover) = &mut self.cover else { return Ok(right) };
         cover.extend(right_cover)?;
         self.who.check(&right.who)?;
+        self.check_spans(&right)?;
         let mut right = right;
         self.lose_before(&right);
         right.resolve(&self);
@@ -212,7 +213,48 @@ impl Summary {
     /// Who is who after this, for the window that follows. Of the windows from the first on it is all that is known.
     #[must_use]
     pub fn identities(&self) -> Identities {
-        self.who.after()
+        let spans = match self.spans_of_unseen() {
+            Spans::Unknown => Spans::Unknown,
+            Spans::Within(mut within) => {
+                for (tid, thread) in self.threads.iter() {
+                    match thread.stack.collects() {
+                        true => within.insert(*tid),
+                        false => within.remove(tid),
+                    };
+                }
+                Spans::Within(within)
+            }
+        };
+        self.who.after(spans)
+    }
+
+    /// Which threads without an event here may be inside a span.
+    fn spans_of_unseen(&self) -> Spans {
+        match self.forgotten.spans {
+            Some(_) => Spans::Within(BTreeSet::new()),
+            None => self.who.spans().clone(),
+        }
+    }
+
+    /// Whether threads are inside spans at the end only where the right part knows that they may be.
+    fn check_spans(&self, right: &Self) -> Result<(), Error> {
+        let Spans::Within(within) = right.who.spans() else { return Ok(()) };
+        let stale = |tid| Err(Error::StaleAssumption { who: Assumption::OutsideSpans { tid } });
+        for (tid, thread) in self.threads.iter() {
+            if thread.stack.collects() && !within.contains(tid) {
+                return stale(Some(*tid));
+            }
+        }
+        match self.spans_of_unseen() {
+            Spans::Unknown => stale(None),
+            Spans::Within(unseen) => {
+                let mut unseen = unseen.difference(within);
+                match unseen.find(|tid| !self.threads.contains_key(tid)) {
+                    Some(tid) => stale(Some(*tid)),
+                    None => Ok(()),
+                }
+            }
+        }
     }
 
     /// Whether what follows begins as a recording does, with nobody known on any CPU.
@@ -222,10 +264,12 @@ impl Summary {
     }
 
     /// What a thread without an event here is: as at the left boundary, unless that is forgotten.
-    pub(crate) fn unseen_thread(&self) -> Thread {
-        let mut thread = Thread::as_left();
+    pub(crate) fn unseen_thread(&self, tid: Tid) -> Thread {
+        let may_be_inside = self.who.spans().may_hold(tid);
+        let stack = if may_be_inside { Stack::default() } else { Stack::rooted() };
+        let mut thread = Thread::as_left(stack, self.folds.unseen());
         if let Some(at) = self.forgotten.kernel {
-            thread.lose(at, &[]);
+            thread.lose(at, &LostOn::new());
         }
         if self.forgotten.spans.is_some() {
             thread.stack.abandon();
@@ -233,8 +277,16 @@ impl Summary {
         thread
     }
 
-    pub(crate) fn lost_cpus(&self) -> Vec<CpuId> {
-        self.lost_on.keys().copied().collect()
+    /// The record of a thread.
+    #[inline]
+    pub(crate) fn slot(&mut self, tid: Tid) -> Slot {
+        match self.threads.find(&tid) {
+            Some(slot) => slot,
+            None => {
+                let unseen = self.unseen_thread(tid);
+                self.threads.slot(&tid, || unseen)
+            }
+        }
     }
 
     /// The thread last seen on a CPU: `None` when the left part knows, `Some(None)` when nobody does.
@@ -246,7 +298,7 @@ impl Summary {
     /// The table of a process, to change it.
     pub(crate) fn table_mut(&mut self, pid: Pid) -> &mut Table {
         let forgotten = self.forgotten.files;
-        self.tables.entry(pid).or_insert_with(|| match forgotten {
+        self.tables.or_insert_with(&pid, || match forgotten {
             Some(at) => Table::forgotten(at, pid),
             None => Table::at_left(pid),
         })
@@ -285,8 +337,9 @@ impl Summary {
     }
 
     fn resolve(&mut self, left: &Self) {
-        for thread in self.threads.values_mut() {
+        for (tid, thread) in self.threads.iter_mut() {
             thread.resolve(left);
+            self.folds.resolve(&mut thread.counted, left.in_flight(*tid));
         }
         for table in self.tables.values_mut() {
             table.resolve(left);
@@ -300,7 +353,6 @@ impl Summary {
         for request in &mut self.requests.slowest {
             request.body.resolve(left);
         }
-        self.folds.resolve(left);
         for (mut ident, (at, name)) in std::mem::take(&mut self.names) {
             ident.resolve(left);
             self.learn(ident, at, name);
@@ -321,20 +373,19 @@ impl Summary {
 
     /// Losses of the right part that meet a thread of this one before the right part saw it do anything.
     fn lose_before(&mut self, right: &Self) {
-        let lost = self.lost_cpus();
         for (cpu, at) in &right.lost_on {
             let Some(Some(tid)) = self.on_cpu.get(cpu) else { continue };
             let seen = right.threads.get(tid);
             let before_first = seen.is_none_or(|thread| thread.first_is_after_loss_on(*cpu));
             let thread = self.threads.get_mut(tid).filter(|thread| thread.runs_on(*cpu));
             if let Some(thread) = thread.filter(|_| before_first) {
-                thread.lose(*at, &lost);
+                thread.lose(*at, &self.lost_on);
             }
         }
     }
 
     fn append(&mut self, right: Self) {
-        self.append_threads(right.threads, &right.cpus, right.forgotten);
+        self.append_threads(right.threads, &right.folds, &right.cpus, right.forgotten);
         self.append_cpus(right.cpus, right.on_cpu, right.lost_on, right.forgotten);
         if right.forgotten.files.is_some() {
             self.tables.clear();
@@ -348,10 +399,9 @@ impl Summary {
         for (ident, (at, name)) in right.names {
             self.learn(ident, at, name);
         }
-        self.comms.extend(right.comms);
         self.who.append(right.who);
-        for (pid, calls) in right.processes {
-            self.processes.entry(pid).or_default().add(calls);
+        for (owner, calls) in right.processes.into_entries() {
+            self.processes.or_default(&owner).add(calls);
         }
         for (path, phase) in right.phases {
             self.phases.entry(path).or_default().add(phase);
@@ -362,43 +412,50 @@ impl Summary {
         self.requests.wall_ns = self.requests.wall_ns.saturating_add(requests.wall_ns);
         self.requests.slowest.extend(requests.slowest);
         self.requests.keep_slowest();
-        self.folds.append(right.folds);
+        let threads = &mut self.threads;
+        self.folds.append(right.folds, |Share { tid, ns }| {
+            // Whoever leaves a CPU has a record.
+            if let Some(thread) = threads.get_mut(&tid) {
+                thread.counted.cpu.get_or_insert_default().had(ns);
+            }
+        });
         self.loss.add(right.loss);
     }
 
     fn append_threads(
         &mut self,
-        mut right: BTreeMap<Tid, Thread>,
+        mut right: Keyed<Tid, Thread>,
+        right_folds: &Folds,
         right_cpus: &BTreeMap<CpuId, CpuSwitches>,
         forgotten: Forgotten,
     ) {
-        let unseen = self.unseen_thread();
-        let lost = self.lost_cpus();
         let left_cpus = std::mem::take(&mut self.cpus);
+        let lost = std::mem::take(&mut self.lost_on);
         let cpus = Neighbours { left: &left_cpus, right: right_cpus, lost_in_left: &lost };
         let mut outcomes = Vec::new();
-        for (tid, thread) in &mut self.threads {
-            let outcome = match right.remove(tid) {
-                Some(more) => thread.append(more, &cpus),
-                None => {
-                    thread.append_absence(&cpus);
-                    if let Some(at) = forgotten.kernel {
-                        thread.lose(at, &lost);
-                    }
-                    match forgotten.spans {
-                        Some(_) => thread.stack.abandon(),
-                        None => Outcome::default(),
-                    }
-                }
-            };
-            outcomes.push((*tid, outcome));
+        for (tid, thread) in self.threads.iter_mut() {
+            if right.contains_key(tid) {
+                continue;
+            }
+            thread.append_absence(&cpus);
+            right_folds.append_absence(&mut thread.counted);
+            if let Some(at) = forgotten.kernel {
+                thread.lose(at, &lost);
+            }
+            if forgotten.spans.is_some() {
+                outcomes.push((*tid, thread.stack.abandon()));
+            }
         }
-        for (tid, more) in right {
-            let mut thread = unseen.clone();
-            outcomes.push((tid, thread.append(more, &cpus)));
-            self.threads.insert(tid, thread);
+        right.sort();
+        for (tid, more) in right.into_entries() {
+            let slot = self.slot(tid);
+            let thread = self.threads.at(slot);
+            let (outcome, counted) = thread.append(more, &cpus);
+            self.folds.append_thread(tid, &mut thread.counted, counted);
+            outcomes.push((tid, outcome));
         }
         self.cpus = left_cpus;
+        self.lost_on = lost;
         for (tid, outcome) in outcomes {
             self.absorb(tid, outcome);
         }
@@ -407,8 +464,8 @@ impl Summary {
     fn append_cpus(
         &mut self,
         cpus: BTreeMap<CpuId, CpuSwitches>,
-        on_cpu: BTreeMap<CpuId, Option<Tid>>,
-        lost_on: BTreeMap<CpuId, Timestamp>,
+        on_cpu: Keyed<CpuId, Option<Tid>>,
+        lost_on: LostOn,
         forgotten: Forgotten,
     ) {
         for (cpu, at) in lost_on {

@@ -5,6 +5,7 @@
 //! about its end (who came, who had the CPU since the boundary) waits in [`First`] and [`Wake`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::{CpuId, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::call::{Class, ClassTerm, InFlight, Sleep};
 use crate::cpu::{ByCpu, CpuSwitches, Occupancy, SwitchLog};
 use crate::fact::LeftAs;
+use crate::fold::Counted;
 use crate::ident::Left;
 use crate::spent::{Doing, add_ns};
 use crate::stack::{Outcome, Stack};
@@ -26,7 +28,13 @@ pub(crate) struct Thread {
     state: State,
     pub(crate) call: InFlight,
     pub(crate) stack: Stack,
+    /// Its last command name; `None` when nothing tells.
+    pub(crate) comm: Option<Arc<str>>,
+    pub(crate) counted: Counted,
 }
+
+/// CPUs whose events were lost while the left part's thread was on them, and when.
+pub(crate) type LostOn = BTreeMap<CpuId, Timestamp>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct First {
@@ -62,7 +70,7 @@ enum State {
     },
     Waiting {
         since: Timestamp,
-        /// Who had each CPU since then, complete at the end of a window. Bound: CPUs times threads that ran.
+        /// Who had each CPU since then, complete at the end of a window; while it is read, as far as the switches are not kept. Bound: CPUs times threads that ran.
         by_cpu: ByCpu,
     },
     Blocked {
@@ -78,18 +86,20 @@ enum State {
 pub(crate) struct Neighbours<'a> {
     pub(crate) left: &'a BTreeMap<CpuId, CpuSwitches>,
     pub(crate) right: &'a BTreeMap<CpuId, CpuSwitches>,
-    pub(crate) lost_in_left: &'a [CpuId],
+    pub(crate) lost_in_left: &'a LostOn,
 }
 
 impl Thread {
-    /// A thread as it was at the left boundary.
-    pub(crate) fn as_left() -> Self {
+    /// A thread as it was at the left boundary, with these spans open.
+    pub(crate) fn as_left(stack: Stack, counted: Counted) -> Self {
         Self {
             first: None,
             wake: None,
             state: State::AsLeft,
             call: InFlight::AsLeft,
-            stack: Stack::default(),
+            stack,
+            comm: None,
+            counted,
         }
     }
 
@@ -103,16 +113,21 @@ impl Thread {
         self.first.as_ref().is_none_or(|first| first.after_loss_on.contains(&cpu))
     }
 
-    pub(crate) fn got_cpu(&mut self, at: Timestamp, cpu: CpuId, log: &SwitchLog, lost: &[CpuId]) {
-        match &self.state {
+    pub(crate) fn got_cpu(&mut self, at: Timestamp, cpu: CpuId, log: &SwitchLog, lost: &LostOn) {
+        match &mut self.state {
             State::AsLeft => {
-                self.arrive_first(at, How::GotCpu(cpu, log.so_far(cpu)), lost);
-                if let Some(wake) = &mut self.wake {
-                    wake.by_cpu = ByCpu::from([(cpu, log.since(cpu, wake.since))]);
+                let is_counted = self.stack.collects();
+                let so_far = if is_counted { log.so_far(cpu) } else { Occupancy::new() };
+                self.arrive_first(at, How::GotCpu(cpu, so_far), lost);
+                if let Some(wake) = self.wake.as_mut().filter(|_| is_counted) {
+                    let mut occupancy = wake.by_cpu.remove(&cpu).unwrap_or_default();
+                    log.add_since(cpu, wake.since, &mut occupancy);
+                    wake.by_cpu = ByCpu::from([(cpu, occupancy)]);
                 }
             }
-            State::Waiting { since, .. } => {
-                let occupancy = log.since(cpu, *since);
+            State::Waiting { since, by_cpu } if self.stack.collects() => {
+                let mut occupancy = by_cpu.remove(&cpu).unwrap_or_default();
+                log.add_since(cpu, *since, &mut occupancy);
                 self.blame(occupancy);
                 self.spend_until(at);
             }
@@ -122,7 +137,7 @@ impl Thread {
     }
 
     /// Seen running; on no CPU when no scheduler events cover this moment.
-    pub(crate) fn seen(&mut self, at: Timestamp, cpu: Option<CpuId>, lost: &[CpuId]) {
+    pub(crate) fn seen(&mut self, at: Timestamp, cpu: Option<CpuId>, lost: &LostOn) {
         self.end_stretch(at, lost);
         self.state = match cpu {
             Some(cpu) => State::Running { since: at, cpu },
@@ -130,14 +145,17 @@ impl Thread {
         };
     }
 
-    pub(crate) fn left_cpu(&mut self, tid: Tid, at: Timestamp, left_as: LeftAs, lost: &[CpuId]) {
+    pub(crate) fn left_cpu(&mut self, tid: Tid, at: Timestamp, left_as: LeftAs, lost: &LostOn) {
         self.end_stretch(at, lost);
         self.state = match left_as {
             LeftAs::Preempted => State::Waiting { since: at, by_cpu: ByCpu::new() },
-            LeftAs::Interruptible | LeftAs::Uninterruptible => {
+            LeftAs::Interruptible | LeftAs::Uninterruptible if self.stack.collects() => {
                 State::Blocked { since: at, class: self.call.class(tid, Sleep::of(left_as)) }
             }
-            LeftAs::Dead => State::Blocked { since: at, class: ClassTerm::Known(Class::Other) },
+            // Nobody asks for what: a stretch counts in spans, and none can begin while the thread sleeps.
+            LeftAs::Interruptible | LeftAs::Uninterruptible | LeftAs::Dead => {
+                State::Blocked { since: at, class: ClassTerm::Known(Class::Other) }
+            }
         };
     }
 
@@ -155,7 +173,7 @@ impl Thread {
     }
 
     /// Events are missing: nobody knows what it did in this stretch, nor whether its call ended.
-    pub(crate) fn lose(&mut self, at: Timestamp, lost: &[CpuId]) {
+    pub(crate) fn lose(&mut self, at: Timestamp, lost: &LostOn) {
         if self.state == State::AsLeft {
             self.arrive_first(at, How::Lost, lost);
         } else {
@@ -166,7 +184,7 @@ impl Thread {
     }
 
     /// Starts another life under the same number.
-    pub(crate) fn born(&mut self, at: Timestamp, lost: &[CpuId]) -> Outcome {
+    pub(crate) fn born(&mut self, at: Timestamp, lost: &LostOn) -> Outcome {
         let outcome = self.stack.abandon();
         self.lose(at, lost);
         self.state = State::Blocked { since: at, class: ClassTerm::Known(Class::Other) };
@@ -174,20 +192,23 @@ impl Thread {
         outcome
     }
 
-    /// The window ends: notes who had the CPUs for a wait that goes on.
-    pub(crate) fn close(&mut self, log: &SwitchLog) {
+    /// Notes who had the CPUs up to their last switches for a wait that goes on.
+    pub(crate) fn note_cpus(&mut self, log: &SwitchLog) {
+        if !self.stack.collects() {
+            return;
+        }
         match (&mut self.state, &mut self.wake) {
             (State::Waiting { since, by_cpu }, _)
-            | (State::AsLeft, Some(Wake { since, by_cpu })) => *by_cpu = log.all_since(*since),
+            | (State::AsLeft, Some(Wake { since, by_cpu })) => log.add_all_since(*since, by_cpu),
             _ => {}
         }
     }
 
-    fn arrive_first(&mut self, at: Timestamp, how: How, lost: &[CpuId]) {
-        self.first = Some(First { at, how, after_loss_on: lost.to_vec() });
+    fn arrive_first(&mut self, at: Timestamp, how: How, lost: &LostOn) {
+        self.first = Some(First { at, how, after_loss_on: lost.keys().copied().collect() });
     }
 
-    fn end_stretch(&mut self, at: Timestamp, lost: &[CpuId]) {
+    fn end_stretch(&mut self, at: Timestamp, lost: &LostOn) {
         if self.state == State::AsLeft {
             self.arrive_first(at, How::Seen, lost);
         } else {
@@ -196,16 +217,15 @@ impl Thread {
     }
 
     fn spend_until(&mut self, at: Timestamp) {
+        let Some(spent) = self.stack.top() else { return };
         let (since, doing) = match &self.state {
             State::AsLeft => return,
             State::Running { since, .. } => (*since, Doing::Running),
             State::Waiting { since, .. } => (*since, Doing::Waiting),
-            State::Blocked { since, class } => (*since, Doing::Blocked(class.clone())),
+            State::Blocked { since, class } => (*since, Doing::Blocked(class)),
             State::Unknown { since } => (*since, Doing::Unknown),
         };
-        if let Some(spent) = self.stack.top() {
-            spent.time(&doing, at.since(since));
-        }
+        spent.time(doing, at.since(since));
     }
 
     fn lose_stretch(&mut self, at: Timestamp) {
@@ -217,7 +237,7 @@ impl Thread {
             | State::Unknown { since } => *since,
         };
         if let Some(spent) = self.stack.top() {
-            spent.time(&Doing::Unknown, at.since(since));
+            spent.time(Doing::Unknown, at.since(since));
         }
     }
 
@@ -253,7 +273,8 @@ impl Thread {
     }
 
     /// Appends what the window to the right knows. Its terms must have been resolved already.
-    pub(crate) fn append(&mut self, right: Self, cpus: &Neighbours<'_>) -> Outcome {
+    /// What was counted of it is appended beside.
+    pub(crate) fn append(&mut self, right: Self, cpus: &Neighbours<'_>) -> (Outcome, Counted) {
         if self.state == State::AsLeft {
             self.append_head(right.first, right.wake, cpus);
             self.state = right.state;
@@ -267,11 +288,17 @@ impl Thread {
         if right.call != InFlight::AsLeft {
             self.call = right.call;
         }
-        self.stack.append(right.stack)
+        if right.comm.is_some() {
+            self.comm = right.comm;
+        }
+        (self.stack.append(right.stack), right.counted)
     }
 
     /// Appends a window in which this thread does not occur.
     pub(crate) fn append_absence(&mut self, cpus: &Neighbours<'_>) {
+        if !self.stack.collects() {
+            return;
+        }
         match (&mut self.state, &mut self.wake) {
             (State::Waiting { since, by_cpu }, _)
             | (State::AsLeft, Some(Wake { since, by_cpu })) => {
@@ -283,17 +310,22 @@ impl Thread {
 
     /// Neither window knows the state at the left boundary: one head of two.
     fn append_head(&mut self, first: Option<First>, wake: Option<Wake>, cpus: &Neighbours<'_>) {
+        let is_counted = self.stack.collects();
         match &mut self.wake {
             None => self.wake = wake,
-            Some(mine) => cpus.wait_through(mine.since, first.as_ref(), &mut mine.by_cpu),
+            Some(mine) if is_counted => {
+                cpus.wait_through(mine.since, first.as_ref(), &mut mine.by_cpu);
+            }
+            Some(_) => {}
         }
         self.first = first.map(|mut first| {
             if let How::GotCpu(cpu, occupancy) = &mut first.how
+                && is_counted
                 && let (Some(left), Some(right)) = (cpus.left.get(cpu), cpus.right.get(cpu))
             {
                 *occupancy = left.up_to(right, occupancy);
             }
-            first.after_loss_on.extend_from_slice(cpus.lost_in_left);
+            first.after_loss_on.extend(cpus.lost_in_left.keys());
             first.after_loss_on.sort_unstable();
             first.after_loss_on.dedup();
             first
@@ -307,7 +339,9 @@ impl Thread {
                 self.spend_until(wake.since);
                 self.state = State::Waiting { since: wake.since, by_cpu: wake.by_cpu };
             }
-            (State::Waiting { since, by_cpu }, _) => cpus.wait_through(*since, first, by_cpu),
+            (State::Waiting { since, by_cpu }, _) if self.stack.collects() => {
+                cpus.wait_through(*since, first, by_cpu);
+            }
             _ => {}
         }
     }

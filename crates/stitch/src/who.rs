@@ -1,6 +1,7 @@
 //! Who is who where records do not say so: the thread on a CPU, the process of a thread, the process of a descriptor table.
 //!
-//! A window begins with what the windows before it learnt ([`Identities`]); only who had a CPU before its first switch of
+//! A window begins with what the windows before it learnt ([`Identities`]), also which threads may be inside a span, so that of all
+//! others nothing is collected for a span that began before; only who had a CPU before its first switch of
 //! all may be learnt from what follows ([`LookAhead`]). A window notes which of these values it used. A merge compares them
 //! with what the left part ends with, so that a window that was mapped behind another neighbour is refused, never merged
 //! quietly.
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Assumption, Error};
 use crate::fact::{Fact, FactKind, Missing, TableKey};
+use crate::keyed::Keyed;
 
 /// How much later a CPU's first switch may come to say who had the CPU before it.
 pub const LOOK_AHEAD: Nanos = Nanos::new(60_000_000_000);
@@ -26,6 +28,41 @@ pub struct Identities {
     are_lost: bool,
     processes: BTreeMap<Tid, Pid>,
     tables: BTreeMap<TableKey, Pid>,
+    spans: Spans,
+}
+
+/// Which threads may be inside a span.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Spans {
+    /// Any.
+    #[default]
+    Unknown,
+    /// None but these.
+    Within(BTreeSet<Tid>),
+}
+
+impl Spans {
+    fn begin<S>(&mut self, fact: &Fact<S>) {
+        match (self, fact.tid) {
+            (Self::Within(threads), Some(tid)) => {
+                threads.insert(tid);
+            }
+            (spans @ Self::Within(_), None) => *spans = Self::Unknown,
+            (Self::Unknown, _) => {}
+        }
+    }
+
+    /// Whether no thread is inside a span.
+    pub(crate) fn are_none(&self) -> bool {
+        matches!(self, Self::Within(threads) if threads.is_empty())
+    }
+
+    pub(crate) fn may_hold(&self, tid: Tid) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Within(threads) => threads.contains(&tid),
+        }
+    }
 }
 
 /// The thread on a CPU, and by what it is known.
@@ -49,6 +86,14 @@ impl OnCpu {
 }
 
 impl Identities {
+    /// Of the first window of all: no thread is inside a span that began before. What turns up before it after all is refused by
+    /// the merge if that does not hold.
+    #[must_use]
+    pub fn outside_spans(mut self) -> Self {
+        self.spans = Spans::Within(BTreeSet::new());
+        self
+    }
+
     /// Takes in what a fact says about what follows it.
     pub fn learn<S>(&mut self, fact: &Fact<S>) {
         match &fact.kind {
@@ -67,10 +112,11 @@ impl Identities {
                         self.cpus.clear();
                         self.are_lost = true;
                     }
-                    Missing::Spans => {}
+                    Missing::Spans => self.spans = Spans::Within(BTreeSet::new()),
                 }
                 return;
             }
+            FactKind::SpanBegin(_) => self.spans.begin(fact),
             FactKind::Fork { child, child_pid, .. } => {
                 self.processes.insert(*child, *child_pid);
             }
@@ -85,10 +131,11 @@ impl Identities {
         }
     }
 
-    /// A stretch that nobody recorded ends here: who has the CPUs now is told by their next switches.
+    /// A stretch that nobody recorded ends here: who has the CPUs now is told by their next switches, and no span goes on.
     pub fn forget_cpus(&mut self) {
         self.cpus.clear();
         self.are_lost = false;
+        self.spans = Spans::Within(BTreeSet::new());
     }
 }
 
@@ -178,16 +225,16 @@ fn stale(who: Assumption) -> Result<(), Error> {
 pub(crate) struct Who {
     assumed: Assumed,
     /// The thread that the first switch of each CPU takes away; `None` when a loss came first.
-    first: BTreeMap<CpuId, Option<Tid>>,
+    first: Keyed<CpuId, Option<Tid>>,
     /// The thread that the last switch of each CPU gave it to; `None` when a loss came after.
-    last: BTreeMap<CpuId, Option<Tid>>,
+    last: Keyed<CpuId, Option<Tid>>,
     /// Whether nobody knows who had the CPUs that have no last switch here.
     forgotten: Forgotten,
     /// What windows after the last gap used of CPUs that no switch was seen of since.
     after_gap: BTreeMap<CpuId, OnCpu>,
     tables: BTreeMap<TableKey, Pid>,
     /// The last word on the process of each thread.
-    processes: BTreeMap<Tid, Pid>,
+    processes: Keyed<Tid, Pid>,
     /// The first word where it is another than the last; `None` when the first word was a birth, which says nothing about
     /// the number's life before.
     first_processes: BTreeMap<Tid, Option<Pid>>,
@@ -205,6 +252,7 @@ enum Forgotten {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Assumed {
+    spans: Spans,
     cpus: BTreeMap<CpuId, OnCpu>,
     processes: BTreeMap<Tid, Option<Pid>>,
     tables: BTreeMap<TableKey, Option<Pid>>,
@@ -228,7 +276,8 @@ impl Who {
     pub(crate) fn new(entry: &Identities) -> Self {
         let ahead = entry.cpus.iter().filter(|(_, on)| matches!(on, OnCpu::Leaves(_)));
         let cpus = ahead.map(|(cpu, on)| (*cpu, *on)).collect();
-        Self { assumed: Assumed { cpus, ..Assumed::default() }, ..Self::default() }
+        let spans = entry.spans.clone();
+        Self { assumed: Assumed { spans, cpus, ..Assumed::default() }, ..Self::default() }
     }
 
     pub(crate) fn gap() -> Self {
@@ -237,14 +286,14 @@ impl Who {
 
     pub(crate) fn switch(&mut self, cpu: CpuId, prev: Tid, next: Tid) {
         if self.forgotten == Forgotten::No {
-            self.first.entry(cpu).or_insert(Some(prev));
+            self.first.or_insert_with(&cpu, || Some(prev));
         }
         self.last.insert(cpu, Some(next));
     }
 
     pub(crate) fn lose(&mut self, cpu: CpuId) {
         if self.forgotten == Forgotten::No {
-            self.first.entry(cpu).or_insert(None);
+            self.first.or_insert_with(&cpu, || None);
         }
         self.last.insert(cpu, None);
     }
@@ -260,8 +309,13 @@ impl Who {
         self.processes.get(&tid).copied()
     }
 
+    /// Which threads may have been inside a span at the begin.
+    pub(crate) fn spans(&self) -> &Spans {
+        &self.assumed.spans
+    }
+
     /// The last word on the process of every thread.
-    pub(crate) fn processes(&self) -> &BTreeMap<Tid, Pid> {
+    pub(crate) fn processes(&self) -> &Keyed<Tid, Pid> {
         &self.processes
     }
 
@@ -330,15 +384,16 @@ impl Who {
     }
 
     /// Who is who after this, when it began with nothing known but what it used.
-    pub(crate) fn after(&self) -> Identities {
+    pub(crate) fn after(&self, spans: Spans) -> Identities {
         let mut cpus = self.open_assumptions().cloned().unwrap_or_default();
         let last = self.last.iter();
         cpus.extend(last.map(|(cpu, tid)| (*cpu, tid.map_or(OnCpu::Nobody, OnCpu::Got))));
         Identities {
             cpus,
             are_lost: self.forgotten == Forgotten::Lost,
-            processes: self.processes.clone(),
+            processes: self.processes.iter().map(|(tid, pid)| (*tid, *pid)).collect(),
             tables: self.tables.clone(),
+            spans,
         }
     }
 
@@ -354,7 +409,7 @@ impl Who {
                 return stale(Assumption::OnCpu { cpu: *cpu, tid: assumed.thread() });
             }
         }
-        for (cpu, first) in &right.first {
+        for (cpu, first) in right.first.iter() {
             if let Some(OnCpu::Leaves(tid)) = self.open_assumption(*cpu)
                 && *first != Some(tid)
             {
@@ -415,8 +470,8 @@ impl Who {
             Forgotten::Lost => {}
         }
         if self.forgotten == Forgotten::No {
-            for (cpu, first) in right.first {
-                self.first.entry(cpu).or_insert(first);
+            for (cpu, first) in right.first.into_entries() {
+                self.first.or_insert_with(&cpu, || first);
             }
         }
         for (tid, assumed) in right.assumed.processes {
@@ -436,7 +491,7 @@ impl Who {
         }
         self.last.extend(right.last);
         self.tables.extend(right.tables);
-        for (tid, last) in right.processes {
+        for (tid, last) in right.processes.into_entries() {
             let first = right.first_processes.get(&tid).copied().unwrap_or(Some(last));
             self.set_words(tid, self.first_word(tid).unwrap_or(first), last);
         }

@@ -7,10 +7,12 @@ use model::{CpuId, Fd, Pid, Tid, Timestamp};
 
 use crate::call::{Call, HeadExit, InFlight, may_make_descriptor};
 use crate::cpu::SwitchLog;
-use crate::fact::{CallArgs, Effect, Fact, FactKind, Missing};
+use crate::fact::{CallArgs, Effect, Fact, FactKind, LeftAs, Missing};
+use crate::fold::Wake;
 use crate::ident::{Entry, Flag, Ident, Kind, Left, Maker, Name, Number, Table};
+use crate::keyed::Slot;
+use crate::name::CallNames;
 use crate::summary::{Cover, LossCount, Owner, Summary};
-use crate::thread::Thread;
 use crate::who::{Identities, Who, asks};
 
 /// Summarises the facts of one stretch of time. They must come in order; facts outside the stretch are the caller's error.
@@ -46,6 +48,7 @@ pub struct Window {
     entry: Arc<Identities>,
     /// Names met in this window, one copy each. Bound: distinct names.
     strings: HashSet<Arc<str>>,
+    call_names: CallNames,
     now: Timestamp,
 }
 
@@ -57,6 +60,8 @@ struct Context {
     tid: Tid,
     pid: Pid,
     owner: Owner,
+    /// The thread's record.
+    slot: Slot,
 }
 
 impl Window {
@@ -76,6 +81,7 @@ impl Window {
             entry,
             log: SwitchLog::default(),
             strings: HashSet::new(),
+            call_names: CallNames::default(),
             now,
         }
     }
@@ -94,36 +100,46 @@ impl Window {
         match (fact.kind, context) {
             (
                 FactKind::Seen
-                | FactKind::Migrate { .. }
                 | FactKind::IrqEntry { .. }
                 | FactKind::IrqExit { .. }
                 | FactKind::IrqRaise { .. }
                 | FactKind::BlockIssue { .. }
                 | FactKind::BlockDone { .. }
                 | FactKind::BlockRemap { .. }
-                | FactKind::DumpDisk { .. }
-                | FactKind::Pages { .. },
+                | FactKind::DumpDisk { .. },
                 _,
             ) => {}
+            (FactKind::Pages { pages, freed }, context) => {
+                if let Some(Context { slot, .. }) = context {
+                    let counted = &mut self.summary.threads.at(slot).counted;
+                    counted.pages.get_or_insert_default().take(pages, freed);
+                }
+            }
+            (FactKind::Migrate { tid }, _) => {
+                let slot = self.summary.slot(tid);
+                self.summary.threads.at(slot).counted.cpu.get_or_insert_default().migrate();
+            }
             (FactKind::Switch { prev, prev_comm, left_as, next, next_comm }, _) => {
                 if let Some(cpu) = fact.cpu {
-                    self.name_thread(prev, prev_comm);
-                    self.name_thread(next, next_comm);
-                    self.switch(cpu, prev, left_as, next);
+                    self.switch(cpu, (prev, prev_comm), left_as, (next, next_comm));
                 }
             }
             (FactKind::Wakeup { tid, comm }, _) => {
-                self.name_thread(tid, comm);
-                let at = self.now;
-                self.with_thread(tid, |thread, _, _| thread.woken(at));
+                let slot = self.name_thread(tid, comm);
+                let thread = self.summary.threads.at(slot);
+                thread.woken(self.now);
+                let by = context.map(|context| context.tid);
+                thread.counted.latencies.woken(Wake { at: self.now, by });
             }
             (FactKind::Fork { child, child_pid, comm }, _) => {
-                self.name_thread(child, comm);
-                self.fork(context, child, child_pid);
+                let slot = self.name_thread(child, comm);
+                self.fork(context, (child, slot), child_pid);
             }
             (FactKind::Exit { tid, is_last }, Some(context)) => self.exit(context, tid, is_last),
             (FactKind::DumpThread { tid, pid, table, comm }, _) => {
-                self.name_thread(tid, comm);
+                if !comm.is_empty() {
+                    self.name_thread(tid, comm);
+                }
                 if let Some(pid) = pid {
                     self.summary.who.says(tid, pid);
                     if let Some(table) = table {
@@ -150,22 +166,20 @@ impl Window {
                 let opened = opened.filter(|path| ret >= 0 && !path.is_empty());
                 let opened =
                     opened.map(|path| Name { text: self.intern(path), kind: Kind::of_name(path) });
-                let exit = HeadExit { name: self.intern(name), at: context.at, ret, opened };
+                let exit = HeadExit { name: self.call_names.of(name), at: context.at, ret, opened };
                 self.call_exit(context, &exit, address);
                 self.set_pair(context, &exit, pair);
             }
             (FactKind::SpanBegin(span), Some(context)) => {
                 let name = self.intern(span.name);
-                let outcome = self.with_thread(context.tid, |thread, _, _| {
-                    thread.stack.begin(&span, name, context.at)
-                });
+                let thread = self.summary.threads.at(context.slot);
+                let outcome = thread.stack.begin(&span, name, context.at);
                 self.summary.absorb(context.tid, outcome);
             }
             (FactKind::SpanEnd(span), Some(context)) => {
                 let name = self.intern(span.name);
-                let outcome = self.with_thread(context.tid, |thread, _, _| {
-                    thread.stack.end(&span, &name, context.at)
-                });
+                let thread = self.summary.threads.at(context.slot);
+                let outcome = thread.stack.end(&span, &name, context.at);
                 self.summary.absorb(context.tid, outcome);
             }
             (FactKind::Exit { .. }, None) => {}
@@ -177,9 +191,10 @@ impl Window {
     #[must_use]
     pub fn finish(mut self) -> Summary {
         for thread in self.summary.threads.values_mut() {
-            thread.close(&self.log);
+            thread.note_cpus(&self.log);
         }
-        self.summary.cpus = self.log.finish();
+        self.summary.cpus = self.log.finish(self.summary.who.spans());
+        self.summary.threads.sort();
         self.summary.requests.keep_slowest();
         self.summary.folds.settle();
         self.summary
@@ -205,7 +220,8 @@ impl Window {
             Some(pid) => (pid, Owner::Process(pid)),
             None => (own, Owner::Thread(tid)),
         };
-        Some(Context { at: self.now, cpu: fact.cpu, tid, pid, owner })
+        let slot = self.summary.slot(tid);
+        Some(Context { at: self.now, cpu: fact.cpu, tid, pid, owner, slot })
     }
 
     /// A thread ended; the table of a process goes with its last thread.
@@ -222,8 +238,8 @@ impl Window {
         if matches!(fact.kind, FactKind::Switch { .. } | FactKind::Lost { .. }) {
             return;
         }
-        let Context { at, cpu, tid, pid, .. } = context;
-        self.with_thread(tid, |thread, _, lost| thread.seen(at, cpu, lost));
+        let Context { at, cpu, tid, pid, slot, .. } = context;
+        self.summary.threads.at(slot).seen(at, cpu, &self.summary.lost_on);
         if fact.pid.is_some() {
             self.summary.who.says(tid, pid);
         }
@@ -232,22 +248,43 @@ impl Window {
         }
     }
 
-    fn switch(&mut self, cpu: CpuId, prev: Tid, left_as: crate::fact::LeftAs, next: Tid) {
+    fn switch(
+        &mut self,
+        cpu: CpuId,
+        (prev, prev_comm): (Tid, &str),
+        left_as: LeftAs,
+        (next, next_comm): (Tid, &str),
+    ) {
         let at = self.now;
         self.summary.who.switch(cpu, prev, next);
+        if self.log.is_full() {
+            self.summary.threads.values_mut().for_each(|thread| thread.note_cpus(&self.log));
+            self.log.drop_kept();
+        }
         self.log.switch(cpu, at, prev);
+        let share = self.summary.folds.cpu.switch(cpu, at, prev, next);
         if prev != Tid::IDLE {
-            self.with_thread(prev, |thread, _, lost| thread.left_cpu(prev, at, left_as, lost));
+            let slot = self.name_thread(prev, prev_comm);
+            let thread = self.summary.threads.at(slot);
+            thread.left_cpu(prev, at, left_as, &self.summary.lost_on);
+            thread.counted.latencies.off();
+            if let Some(share) = share {
+                thread.counted.cpu.get_or_insert_default().had(share.ns);
+            }
         }
         if next != Tid::IDLE {
-            self.with_thread(next, |thread, log, lost| thread.got_cpu(at, cpu, log, lost));
+            let slot = self.name_thread(next, next_comm);
+            let thread = self.summary.threads.at(slot);
+            thread.got_cpu(at, cpu, &self.log, &self.summary.lost_on);
+            self.summary.folds.got_cpu(&mut thread.counted, next, at, cpu);
         }
         self.summary.on_cpu.insert(cpu, Some(next));
     }
 
-    fn fork(&mut self, parent: Option<Context>, child: Tid, child_pid: Pid) {
-        let at = self.now;
-        let outcome = self.with_thread(child, |thread, _, lost| thread.born(at, lost));
+    fn fork(&mut self, parent: Option<Context>, (child, slot): (Tid, Slot), child_pid: Pid) {
+        let thread = self.summary.threads.at(slot);
+        let outcome = thread.born(self.now, &self.summary.lost_on);
+        thread.counted.latencies.off();
         self.summary.absorb(child, outcome);
         self.summary.who.born(child, child_pid);
         if let Some(parent) = parent.filter(|parent| parent.pid != child_pid) {
@@ -257,7 +294,7 @@ impl Window {
     }
 
     fn call_entry(&mut self, context: Context, name: &str, args: &CallArgs<&str>) {
-        let Context { at, tid, pid, .. } = context;
+        let Context { at, pid, .. } = context;
         let fd = args.fd.filter(|fd| fd.get() >= 0);
         let on_fd = fd.map(|fd| self.summary.entry(pid, fd));
         let path = args
@@ -281,7 +318,7 @@ impl Window {
             self.change_table(Number { at, pid, fd }, args.effect);
         }
         let call = Call {
-            name: self.intern(name),
+            name: self.call_names.of(name),
             at,
             by_path: path.is_some(),
             file: path.or(on_fd.map(|entry| entry.ident)),
@@ -290,13 +327,11 @@ impl Window {
                 close_on_exec: Flag::certain(close_on_exec),
             }),
         };
-        self.with_thread(tid, |thread, _, _| {
-            thread.call = match name {
-                // These never return.
-                "rt_sigreturn" | "exit" | "exit_group" => InFlight::Nothing,
-                _ => InFlight::Call(Box::new(call)),
-            };
-        });
+        self.summary.threads.at(context.slot).call = match name {
+            // These never return.
+            "rt_sigreturn" | "exit" | "exit_group" => InFlight::Nothing,
+            _ => InFlight::Call(Box::new(call)),
+        };
     }
 
     /// What a call does to its own descriptor as soon as it begins.
@@ -318,20 +353,18 @@ impl Window {
 
     fn call_exit(&mut self, context: Context, exit: &HeadExit, address: Option<&str>) {
         let Context { tid, pid, owner, .. } = context;
-        let in_flight = self.with_thread(tid, |thread, _, _| {
-            let in_flight = std::mem::replace(&mut thread.call, InFlight::Nothing);
-            if let Some(spent) = thread.stack.top() {
-                spent.calls.count(tid, exit, &in_flight);
-            }
-            in_flight
-        });
-        self.summary.processes.entry(owner).or_default().count(tid, exit, &in_flight);
-        self.summary.folds.call_exit(tid, exit, &in_flight);
+        let thread = self.summary.threads.at(context.slot);
+        let in_flight = std::mem::replace(&mut thread.call, InFlight::Nothing);
+        if let Some(spent) = thread.stack.top() {
+            spent.calls.count(tid, exit, &in_flight);
+        }
+        self.summary.processes.or_default(&owner).count(tid, exit, &in_flight);
+        self.summary.folds.call_exit(&mut thread.counted, exit, &in_flight);
         let Some(fd) = i32::try_from(exit.ret).ok().filter(|fd| *fd >= 0).map(Fd::new) else {
             return;
         };
-        let accepted = address.filter(|_| matches!(&*exit.name, "accept" | "accept4"));
-        let maker = may_make_descriptor(&exit.name);
+        let accepted = address.filter(|_| matches!(exit.name.text(), "accept" | "accept4"));
+        let maker = may_make_descriptor(exit.name.text());
         match in_flight {
             InFlight::Call(call) if call.ends_with(&exit.name) => {
                 if let Some(entry) = call.makes {
@@ -339,7 +372,7 @@ impl Window {
                 }
             }
             InFlight::AsLeft if maker => {
-                let maker = Maker { tid, call: Arc::clone(&exit.name) };
+                let maker = Maker { tid, call: exit.name.clone() };
                 self.summary.table_mut(pid).set_made_by(fd, maker);
             }
             _ => {}
@@ -357,7 +390,7 @@ impl Window {
 
     fn set_pair(&mut self, context: Context, exit: &HeadExit, pair: Option<(Fd, Fd)>) {
         let Some((one, other)) = pair.filter(|_| exit.ret == 0) else { return };
-        let kind = if &*exit.name == "socketpair" { Kind::Socket } else { Kind::Other };
+        let kind = if exit.name.text() == "socketpair" { Kind::Socket } else { Kind::Other };
         let text = self.intern(if kind == Kind::Socket { "socket pair" } else { "pipe" });
         for fd in [one, other] {
             let ident = Ident::named(Name { text: Arc::clone(&text), kind });
@@ -377,7 +410,8 @@ impl Window {
             packets_lost: packets,
             ..LossCount::default()
         });
-        let lost = summary.lost_cpus();
+        let counted = summary.threads.values_mut().map(|thread| &mut thread.counted);
+        summary.folds.lose(what, at, counted);
         match what {
             Missing::Kernel(cpu) => {
                 summary.who.lose(cpu);
@@ -389,7 +423,7 @@ impl Window {
                     Some(Some(tid)) => {
                         let thread = summary.threads.get_mut(&tid);
                         if let Some(thread) = thread.filter(|thread| thread.runs_on(cpu)) {
-                            thread.lose(at, &lost);
+                            thread.lose(at, &summary.lost_on);
                         }
                     }
                 }
@@ -397,7 +431,7 @@ impl Window {
             }
             Missing::KernelEverywhere => {
                 for thread in summary.threads.values_mut() {
-                    thread.lose(at, &lost);
+                    thread.lose(at, &summary.lost_on);
                 }
                 summary.on_cpu.clear();
                 summary.who.lose_all();
@@ -417,31 +451,15 @@ impl Window {
         }
     }
 
-    fn with_thread<R>(
-        &mut self,
-        tid: Tid,
-        step: impl FnOnce(&mut Thread, &SwitchLog, &[CpuId]) -> R,
-    ) -> R {
-        let lost = self.summary.lost_cpus();
-        if !self.summary.threads.contains_key(&tid) {
-            let unseen = self.summary.unseen_thread();
-            self.summary.threads.insert(tid, unseen);
+    /// The record of a thread, which has this command name.
+    #[inline]
+    fn name_thread(&mut self, tid: Tid, comm: &str) -> Slot {
+        let slot = self.summary.slot(tid);
+        let known = self.summary.threads.at(slot).comm.as_deref();
+        if tid != Tid::IDLE && !comm.is_empty() && known != Some(comm) {
+            self.summary.threads.at(slot).comm = Some(self.intern(comm));
         }
-        match self.summary.threads.get_mut(&tid) {
-            Some(thread) => step(thread, &self.log, &lost),
-            None => unreachable!("thread {tid} was inserted above"),
-        }
-    }
-
-    fn name_thread(&mut self, tid: Tid, comm: &str) {
-        if tid == Tid::IDLE || comm.is_empty() {
-            return;
-        }
-        let comms = &mut self.summary.comms;
-        if comms.get(&tid).is_none_or(|known| **known != *comm) {
-            let comm = self.intern(comm);
-            self.summary.comms.insert(tid, comm);
-        }
+        slot
     }
 
     fn intern(&mut self, text: &str) -> Arc<str> {

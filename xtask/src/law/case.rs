@@ -41,6 +41,8 @@ struct Shape {
     has_gaps: bool,
     /// Summaries are written and read back.
     goes_through_files: bool,
+    /// Windows know which threads may be inside a span when they begin.
+    knows_spans: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +79,7 @@ impl Case {
             is_deep: dice.once_in(5),
             has_gaps: dice.once_in(4),
             goes_through_files: dice.once_in(4),
+            knows_spans: dice.once_in(2),
         };
         let steps = (0..dice.below(length)).map(|_| (dice.byte(), dice.byte(), dice.byte()));
         Self { seed, steps: steps.collect(), shape }
@@ -109,7 +112,8 @@ impl Case {
         let mut dice = self.dice();
         let pieces = self.pieces(&mut dice);
         let whole = answers(&whole(&pieces)?)?;
-        let entries: Vec<_> = pieces.iter().map(|piece| entry(&pieces, piece.begin)).collect();
+        let entries: Vec<_> =
+            pieces.iter().map(|piece| entry(&pieces, piece.begin, self.nobody())).collect();
         let mut parts = Vec::new();
         for (piece, entry) in pieces.iter().zip(entries) {
             parts.push(self.part(piece, entry, without)?);
@@ -117,14 +121,23 @@ impl Case {
         same("in any order", &whole, &answers(&arrive(parts, &mut dice)?)?)?;
         let mut chain = Summary::identity();
         for piece in &pieces {
-            let mut entry = chain.identities();
-            if chain.cover().is_none() || chain.ends_in_gap() {
+            let first = chain.cover().is_none();
+            let mut entry = if first { self.nobody() } else { chain.identities() };
+            if first || chain.ends_in_gap() {
                 ahead(&pieces, piece.begin).complete(&mut entry);
             }
             let part = self.part(piece, entry, without)?;
             chain = chain.merge(part).map_err(|error| format!("in a row: {error}"))?;
         }
         same("in a row", &whole, &answers(&chain)?)
+    }
+
+    /// Who is who before the first piece.
+    fn nobody(&self) -> Identities {
+        match self.shape.knows_spans {
+            true => Identities::default().outside_spans(),
+            false => Identities::default(),
+        }
     }
 
     /// The summary of a piece.
@@ -341,8 +354,8 @@ fn ahead(pieces: &[Piece], at: Timestamp) -> LookAhead {
 }
 
 /// Who is who at a time, from all facts.
-fn entry(pieces: &[Piece], at: Timestamp) -> Identities {
-    let mut known = Identities::default();
+fn entry(pieces: &[Piece], at: Timestamp, before: Identities) -> Identities {
+    let mut known = before;
     for piece in pieces.iter().take_while(|piece| piece.begin < at) {
         match &piece.facts {
             Some(facts) => facts.iter().for_each(|fact| known.learn(fact)),
@@ -364,7 +377,7 @@ fn whole(pieces: &[Piece]) -> Result<Summary, String> {
         let end = run.last().map_or(first.end, |piece| piece.end);
         let facts = run.iter().flat_map(|piece| piece.facts.iter().flatten()).copied().collect();
         let run = Piece { begin: first.begin, end, facts: (!is_gap).then_some(facts) };
-        let summary = map(&run, entry(pieces, first.begin));
+        let summary = map(&run, entry(pieces, first.begin, Identities::default()));
         whole = whole.merge(summary).map_err(|error| format!("the whole: {error}"))?;
         rest = after;
     }

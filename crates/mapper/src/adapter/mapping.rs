@@ -127,6 +127,12 @@ pub(crate) fn needs_identities(trace: &TraceClass, rules: &SpanRules) -> bool {
         })
 }
 
+/// Whether a trace has events that begin or end spans.
+pub(crate) fn has_spans(trace: &TraceClass, rules: &SpanRules) -> bool {
+    let mut classes = trace.event_record_classes().iter();
+    !is_kernel(trace) && classes.any(|class| SpanRule::of(class, rules).is_some())
+}
+
 /// The name without perf's subsystem.
 pub(super) fn plain(name: &str) -> &str {
     const SUBSYSTEMS: [&str; 6] = ["sched", "syscalls", "raw_syscalls", "irq", "block", "kmem"];

@@ -9,7 +9,6 @@ mod mapping;
 mod spans;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use ctf::{EventRecord, FieldHandle, TraceClass, Value};
 use model::{CpuId, Fd, Pid, Tid, TimeRange, Timestamp};
@@ -18,7 +17,7 @@ use stitch::fact::{Fact, FactKind, LeftAs, Missing, Span, TableKey};
 use tracedir::{Loss, LossKind};
 
 use mapping::{Mapping, What};
-pub(crate) use mapping::{has_switches, is_kernel, needs_identities};
+pub(crate) use mapping::{has_spans, has_switches, is_kernel, needs_identities};
 pub use spans::SpanRules;
 
 /// Turns the event records of one window into facts.
@@ -27,8 +26,10 @@ pub(crate) struct Adapter<'a> {
     rules: &'a SpanRules,
     /// While this, scheduler events say what threads do.
     scheduled: TimeRange,
-    /// Mappings by trace class (its address; the recording keeps it) and class index.
-    classes: HashMap<usize, Vec<Mapping>>,
+    /// Mappings by trace class (its address; the recording keeps it) and class index. Bound: traces.
+    classes: Vec<(usize, Vec<Mapping>)>,
+    /// Where the trace class of the last event record is in them.
+    last: usize,
     /// How much the clock of these traces lags behind the common one.
     shift_ns: i64,
 }
@@ -54,7 +55,7 @@ impl Context {
 
 impl<'a> Adapter<'a> {
     pub(crate) fn new(rules: &'a SpanRules, scheduled: TimeRange, shift_ns: i64) -> Self {
-        Self { rules, scheduled, classes: HashMap::new(), shift_ns }
+        Self { rules, scheduled, classes: Vec::new(), last: 0, shift_ns }
     }
 
     /// The facts of an event record, in order; none or one of most.
@@ -65,14 +66,10 @@ impl<'a> Adapter<'a> {
         give: &mut impl FnMut(&Fact<&str>),
     ) {
         let at = Timestamp::from_nanos(at.nanos().saturating_add(self.shift_ns));
-        let rules = self.rules;
-        let trace = record.trace_class();
-        let mappings = self
-            .classes
-            .entry(std::ptr::from_ref::<TraceClass>(trace).addr())
-            .or_insert_with(|| Mapping::all(trace, rules));
+        self.turn_to(record.trace_class());
         let index = usize::try_from(record.class().index()).unwrap_or(usize::MAX);
-        let Some(mapping) = mappings.get(index) else { return };
+        let mappings = self.classes.get(self.last).map(|(_, mappings)| mappings);
+        let Some(mapping) = mappings.and_then(|mappings| mappings.get(index)) else { return };
         if matches!(mapping.what, What::Nothing) {
             return;
         }
@@ -84,6 +81,20 @@ impl<'a> Adapter<'a> {
         let cpu = cpu.filter(|_| self.scheduled.contains(at) && tells_thread);
         let context = Context { at, cpu, tid, pid };
         convert(record, mapping, context, give);
+    }
+
+    /// Finds the mappings of a trace class, or makes them.
+    #[inline]
+    fn turn_to(&mut self, trace: &TraceClass) {
+        let address = std::ptr::from_ref(trace).addr();
+        if self.classes.get(self.last).is_some_and(|(known, _)| *known == address) {
+            return;
+        }
+        let found = self.classes.iter().position(|(known, _)| *known == address);
+        self.last = found.unwrap_or(self.classes.len());
+        if found.is_none() {
+            self.classes.push((address, Mapping::all(trace, self.rules)));
+        }
     }
 
     /// What a loss may have hidden.

@@ -117,6 +117,9 @@ fn one_by_one(source: &Source, windows: &[Stretch], analysis: &mut Analysis) -> 
     for window in windows {
         let summary = &analysis.summary;
         let mut entry = summary.identities();
+        if summary.cover().is_none() {
+            entry = entry.outside_spans();
+        }
         if summary.cover().is_none() || summary.ends_in_gap() {
             source.look_ahead(window.begin).complete(&mut entry);
         }

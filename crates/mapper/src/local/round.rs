@@ -35,7 +35,7 @@ impl<'w> Round<'w> {
         Self {
             windows,
             next,
-            now: Identities::default(),
+            now: Identities::default().outside_spans(),
             ahead: LookAhead::new(begin),
             run: Vec::new(),
             done: Vec::new(),

@@ -14,7 +14,7 @@ use super::Folders;
 use super::flow::{Flow, Lane, Mapped};
 use super::round::{Round, Stretch};
 use crate::Error;
-use crate::adapter::{Adapter, SpanRules, has_switches, is_kernel, needs_identities};
+use crate::adapter::{Adapter, SpanRules, has_spans, has_switches, is_kernel, needs_identities};
 
 /// How far traces lie behind the common clock, by folder.
 pub(super) type Shifts = BTreeMap<PathBuf, i64>;
@@ -140,10 +140,22 @@ impl Source {
         traces.any(|trace| needs_identities(trace.class(), &self.rules))
     }
 
+    /// Whether anything here can begin or end a span.
+    fn has_spans(&self) -> bool {
+        let mut traces = self.groups.iter().flat_map(|group| group.recording.traces());
+        traces.any(|trace| has_spans(trace.class(), &self.rules))
+    }
+
     /// Who is who at the begin of each of these windows, from one reading of everything.
     pub(crate) fn identities(&self, windows: &[Stretch]) -> Vec<Arc<Identities>> {
         if !self.needs_identities() {
-            return windows.iter().map(|_| Arc::default()).collect();
+            let outside_spans = Arc::new(Identities::default().outside_spans());
+            let has_spans = self.has_spans();
+            let entries = windows.iter().enumerate().map(|(n, _)| match has_spans && n > 0 {
+                true => Arc::default(),
+                false => Arc::clone(&outside_spans),
+            });
+            return entries.collect();
         }
         let mut round = Round::new(windows);
         self.flow(TimeRange::ALL).run(|fact| round.take(fact));

@@ -1,14 +1,13 @@
 //! Complete system calls by thread and name.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use model::Tid;
 use serde::{Deserialize, Serialize};
 
 use super::stat::{Histogram, Stat};
 use crate::call::{HeadExit, InFlight, is_transfer};
-use crate::ident::Left;
+use crate::keyed::Keyed;
+use crate::name::CallName;
 
 /// Calls of one name by one thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,15 +20,19 @@ pub(crate) struct CallRow {
     pub(crate) errors: BTreeMap<u16, u64>,
 }
 
-/// Calls by thread and name; the first return of each thread may wait for its begin.
+/// Calls of one thread; its first return may wait for its begin.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ThreadCalls {
+    /// Bound: names of calls it makes.
+    pub(crate) rows: Keyed<CallName, CallRow>,
+    head: Option<HeadExit>,
+}
+
+/// Calls of all threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CallStats {
-    /// Bound: threads times the names of calls they make.
-    pub(crate) rows: BTreeMap<Tid, BTreeMap<Arc<str>, CallRow>>,
     /// How long calls of each name took. Bound: names of calls.
-    pub(crate) lengths: BTreeMap<Arc<str>, Histogram>,
-    /// At most one for each thread.
-    heads: BTreeMap<Tid, HeadExit>,
+    pub(crate) lengths: Keyed<CallName, Histogram>,
 }
 
 impl CallRow {
@@ -43,16 +46,19 @@ impl CallRow {
         }
     }
 
-    fn take(&mut self, name: &str, ns: u64, ret: i64) {
+    fn take(&mut self, name: &CallName, ns: u64, ret: i64) {
         self.ns.take(ns);
+        if ret > 0 {
+            if is_transfer(name.text()) {
+                self.bytes = self.bytes.saturating_add(ret.unsigned_abs());
+            }
+            return;
+        }
         match u16::try_from(ret.unsigned_abs()) {
-            Ok(512..=516) if ret < 0 => self.restarted = self.restarted.saturating_add(1),
-            Ok(number @ 1..=4095) if ret < 0 => {
+            Ok(512..=516) => self.restarted = self.restarted.saturating_add(1),
+            Ok(number @ 1..=4095) => {
                 let count = self.errors.entry(number).or_default();
                 *count = count.saturating_add(1);
-            }
-            _ if ret > 0 && is_transfer(name) => {
-                self.bytes = self.bytes.saturating_add(ret.unsigned_abs());
             }
             _ => {}
         }
@@ -60,46 +66,43 @@ impl CallRow {
 }
 
 impl CallStats {
-    /// Counts a return: with its begin, as one that waits for the left, or not at all.
-    pub(crate) fn count(&mut self, tid: Tid, exit: &HeadExit, in_flight: &InFlight) {
+    /// Counts a return of a thread: with its begin, as one that waits for the left, or not at all.
+    pub(crate) fn count(
+        &mut self,
+        thread: &mut ThreadCalls,
+        exit: &HeadExit,
+        in_flight: &InFlight,
+    ) {
         match in_flight {
-            InFlight::AsLeft => {
-                self.heads.insert(tid, exit.clone());
-            }
+            InFlight::AsLeft => thread.head = Some(exit.clone()),
             InFlight::Call(call) if call.name == exit.name => {
                 let ns = exit.at.since(call.at).get();
-                let names = self.rows.entry(tid).or_default();
-                let row = match names.get_mut(&call.name) {
-                    Some(row) => row,
-                    None => names.entry(Arc::clone(&call.name)).or_default(),
-                };
-                row.take(&call.name, ns, exit.ret);
-                match self.lengths.get_mut(&call.name) {
-                    Some(lengths) => lengths.take(ns),
-                    None => self.lengths.entry(Arc::clone(&call.name)).or_default().take(ns),
-                }
+                thread.rows.or_default(&call.name).take(&call.name, ns, exit.ret);
+                self.lengths.or_default(&call.name).take(ns);
             }
             InFlight::Birth | InFlight::Nothing | InFlight::Call(_) => {}
         }
     }
 
-    /// Puts in the calls that were in flight at the left boundary.
-    pub(crate) fn resolve(&mut self, left: &impl Left) {
-        for (tid, exit) in std::mem::take(&mut self.heads) {
-            self.count(tid, &exit, left.in_flight(tid));
+    /// Puts in the call that a thread had in flight at the left boundary.
+    pub(crate) fn resolve(&mut self, thread: &mut ThreadCalls, in_flight: &InFlight) {
+        if let Some(exit) = thread.head.take() {
+            self.count(thread, &exit, in_flight);
         }
     }
 
     pub(crate) fn append(&mut self, right: Self) {
-        for (tid, names) in right.rows {
-            let mine = self.rows.entry(tid).or_default();
-            for (name, row) in names {
-                mine.entry(name).or_default().append(&row);
-            }
+        for (name, lengths) in right.lengths.into_entries() {
+            self.lengths.or_default(&name).append(&lengths);
         }
-        for (name, lengths) in right.lengths {
-            self.lengths.entry(name).or_default().append(&lengths);
+    }
+}
+
+impl ThreadCalls {
+    pub(crate) fn append(&mut self, right: Self) {
+        for (name, row) in right.rows.into_entries() {
+            self.rows.or_default(&name).append(&row);
         }
-        self.heads.extend(right.heads);
+        self.head = right.head.or(self.head.take());
     }
 }

@@ -3,10 +3,10 @@
 //! The time between two switches of a CPU belongs to the thread that the second one takes away: so also the time before
 //! its first switch. Where events of a CPU are lost, nobody knows who had it from the switch before to the one after.
 
-use std::collections::BTreeMap;
-
 use model::{CpuId, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
+
+use crate::keyed::Keyed;
 
 /// What one thread had of all CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,13 +15,11 @@ pub(crate) struct CpuRow {
     pub(crate) migrations: u64,
 }
 
-/// CPU time by thread and by CPU, and what a window leaves open.
+/// CPU time by CPU, and what a window leaves open.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CpuTime {
-    /// Bound: threads. The idle thread is none.
-    pub(crate) threads: BTreeMap<Tid, CpuRow>,
     /// Bound: CPUs.
-    pub(crate) cpus: BTreeMap<CpuId, Busy>,
+    pub(crate) cpus: Keyed<CpuId, Busy>,
     /// The first and the last moment at which something happened on a CPU.
     pub(crate) seen: Option<(Timestamp, Timestamp)>,
     forgotten: Option<Timestamp>,
@@ -44,19 +42,43 @@ enum Had {
     Unknown,
 }
 
+/// Time of a CPU that belongs to a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) tid: Tid,
+    pub(crate) ns: u64,
+}
+
+impl CpuRow {
+    pub(crate) fn migrate(&mut self) {
+        self.migrations = self.migrations.saturating_add(1);
+    }
+
+    pub(crate) fn had(&mut self, ns: u64) {
+        self.ns = self.ns.saturating_add(ns);
+    }
+
+    pub(crate) fn append(&mut self, more: &Self) {
+        self.ns = self.ns.saturating_add(more.ns);
+        self.migrations = self.migrations.saturating_add(more.migrations);
+    }
+}
+
 impl CpuTime {
     pub(crate) fn see(&mut self, at: Timestamp) {
         let (first, last) = self.seen.unwrap_or((at, at));
         self.seen = Some((first.min(at), last.max(at)));
     }
 
-    pub(crate) fn switch(&mut self, cpu: CpuId, at: Timestamp, prev: Tid, next: Tid) {
-        self.step(cpu, at, Had::Thread(prev), (at, Had::Thread(next)));
-    }
-
-    pub(crate) fn migrate(&mut self, tid: Tid) {
-        let row = self.threads.entry(tid).or_default();
-        row.migrations = row.migrations.saturating_add(1);
+    /// Gives what the thread that leaves had of the CPU.
+    pub(crate) fn switch(
+        &mut self,
+        cpu: CpuId,
+        at: Timestamp,
+        prev: Tid,
+        next: Tid,
+    ) -> Option<Share> {
+        self.step(cpu, at, Had::Thread(prev), (at, Had::Thread(next)))
     }
 
     /// Events of a CPU are missing.
@@ -66,56 +88,42 @@ impl CpuTime {
 
     /// Events of all CPUs are missing.
     pub(crate) fn forget_all(&mut self, at: Timestamp) {
-        let cpus: Vec<CpuId> = self.cpus.keys().copied().collect();
-        cpus.into_iter().for_each(|cpu| self.forget(cpu, at));
+        self.cpus.values_mut().for_each(|busy| {
+            busy.step(at, Had::Unknown, (at, Had::Unknown));
+        });
         self.forgotten = Some(at);
+    }
+
+    /// Until `at`, `had` had the CPU; `last` is who has it since when.
+    fn step(
+        &mut self,
+        cpu: CpuId,
+        at: Timestamp,
+        had: Had,
+        last: (Timestamp, Had),
+    ) -> Option<Share> {
+        self.cpu(cpu).step(at, had, last)
     }
 
     fn cpu(&mut self, cpu: CpuId) -> &mut Busy {
         let last = self.forgotten.map(|at| (at, Had::Unknown));
-        self.cpus.entry(cpu).or_insert(Busy { busy_ns: 0, idle_ns: 0, first: last, last })
+        self.cpus.or_insert_with(&cpu, || Busy { busy_ns: 0, idle_ns: 0, first: last, last })
     }
 
-    /// Until `at`, `had` had the CPU; `last` is who has it since when.
-    fn step(&mut self, cpu: CpuId, at: Timestamp, had: Had, last: (Timestamp, Had)) {
-        let busy = self.cpu(cpu);
-        let before = busy.last.replace(last);
-        match before {
-            None => busy.first = Some((at, had)),
-            Some((_, Had::Unknown)) => {}
-            Some((since, Had::Thread(_))) => self.spend(cpu, since, at, had),
-        }
-    }
-
-    fn spend(&mut self, cpu: CpuId, since: Timestamp, until: Timestamp, had: Had) {
-        let Had::Thread(tid) = had else { return };
-        let ns = until.since(since).get();
-        let busy = self.cpu(cpu);
-        if tid == Tid::IDLE {
-            busy.idle_ns = busy.idle_ns.saturating_add(ns);
-            return;
-        }
-        busy.busy_ns = busy.busy_ns.saturating_add(ns);
-        let row = self.threads.entry(tid).or_default();
-        row.ns = row.ns.saturating_add(ns);
-    }
-
-    pub(crate) fn append(&mut self, right: Self) {
-        for (tid, more) in right.threads {
-            let row = self.threads.entry(tid).or_default();
-            row.ns = row.ns.saturating_add(more.ns);
-            row.migrations = row.migrations.saturating_add(more.migrations);
-        }
+    /// Appends the window to the right; `charge` gets what threads had across the boundary.
+    pub(crate) fn append(&mut self, right: Self, mut charge: impl FnMut(Share)) {
         if let Some(at) = right.forgotten {
-            let mine = self.cpus.keys().filter(|cpu| !right.cpus.contains_key(cpu));
-            let unseen: Vec<CpuId> = mine.copied().collect();
-            unseen.into_iter().for_each(|cpu| self.forget(cpu, at));
-        }
-        for (cpu, more) in right.cpus {
-            if let (Some((at, had)), Some(last)) = (more.first, more.last) {
-                self.step(cpu, at, had, last);
+            for (cpu, busy) in self.cpus.iter_mut() {
+                if !right.cpus.contains_key(cpu) {
+                    busy.step(at, Had::Unknown, (at, Had::Unknown));
+                }
             }
+        }
+        for (cpu, more) in right.cpus.into_entries() {
             let busy = self.cpu(cpu);
+            if let (Some((at, had)), Some(last)) = (more.first, more.last) {
+                busy.step(at, had, last).into_iter().for_each(&mut charge);
+            }
             busy.busy_ns = busy.busy_ns.saturating_add(more.busy_ns);
             busy.idle_ns = busy.idle_ns.saturating_add(more.idle_ns);
         }
@@ -126,18 +134,42 @@ impl CpuTime {
     }
 
     /// The same with nothing to either side: the time before the first switch and after the last one counts as far as
-    /// anything was seen.
-    pub(crate) fn closed(&self) -> Self {
+    /// anything was seen; `charge` gets what threads had of it.
+    pub(crate) fn closed(&self, mut charge: impl FnMut(Share)) -> Self {
         let mut whole = self.clone();
         let Some((begin, end)) = self.seen else { return whole };
-        for (cpu, busy) in &self.cpus {
+        for busy in whole.cpus.values_mut() {
             if let Some((at, had)) = busy.first {
-                whole.spend(*cpu, begin, at, had);
+                busy.spend(begin, at, had).into_iter().for_each(&mut charge);
             }
             if let Some((since, had)) = busy.last {
-                whole.spend(*cpu, since, end, had);
+                busy.spend(since, end, had).into_iter().for_each(&mut charge);
             }
         }
         whole
+    }
+}
+
+impl Busy {
+    fn step(&mut self, at: Timestamp, had: Had, last: (Timestamp, Had)) -> Option<Share> {
+        match self.last.replace(last) {
+            None => {
+                self.first = Some((at, had));
+                None
+            }
+            Some((_, Had::Unknown)) => None,
+            Some((since, Had::Thread(_))) => self.spend(since, at, had),
+        }
+    }
+
+    fn spend(&mut self, since: Timestamp, until: Timestamp, had: Had) -> Option<Share> {
+        let Had::Thread(tid) = had else { return None };
+        let ns = until.since(since).get();
+        if tid == Tid::IDLE {
+            self.idle_ns = self.idle_ns.saturating_add(ns);
+            return None;
+        }
+        self.busy_ns = self.busy_ns.saturating_add(ns);
+        Some(Share { tid, ns })
     }
 }

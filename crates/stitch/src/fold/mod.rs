@@ -1,8 +1,10 @@
 //! Everything that is counted beside the spans: one analysis in each module, all fed by the same pass.
 //!
-//! Each holds totals, which add, and the few registers that say what is open at its ends. `take` steps forward by a fact,
-//! `append` puts the window to the right behind this one, `closed` is the same with nothing to the left; `append` is
-//! associative, and a window for each fact gives the totals of one window.
+//! Each has a part for all threads ([`Folds`]) and, where it counts by thread, a part for each ([`Counted`], which stands
+//! in the thread's own record so that an event looks its thread up once). A part holds totals, which add, and the few
+//! registers that say what is open at its ends. Steps go forward by a fact, `append` puts the window to the right behind
+//! this one, `closed` is the same with nothing to the left; `append` is associative, and a window for each fact gives the
+//! totals of one window.
 
 mod calls;
 mod cpu;
@@ -13,25 +15,23 @@ mod stat;
 mod top;
 mod wake;
 
-use model::{Tid, Timestamp};
+use model::{CpuId, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::call::{HeadExit, InFlight};
 use crate::fact::{Fact, FactKind, Missing};
-use crate::ident::Left;
 
-pub(crate) use calls::{CallRow, CallStats};
-pub(crate) use cpu::CpuTime;
+pub(crate) use calls::{CallRow, CallStats, ThreadCalls};
+pub(crate) use cpu::{CpuRow, CpuTime, Share};
 pub(crate) use disk::{DiskRow, Disks};
 pub(crate) use irq::Irqs;
-pub(crate) use pages::{PageRow, Pages};
+pub(crate) use pages::PageRow;
 pub(crate) use stat::{Histogram, Stat};
-pub(crate) use wake::Latencies;
+pub(crate) use wake::{Latencies, ThreadLatencies, Wake};
 
 use disk::Issue;
-use wake::Wake;
 
-/// All analyses of one window.
+/// All analyses of one window, but for what they count by thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Folds {
     pub(crate) calls: CallStats,
@@ -39,37 +39,43 @@ pub(crate) struct Folds {
     pub(crate) irqs: Irqs,
     pub(crate) cpu: CpuTime,
     pub(crate) disks: Disks,
-    pub(crate) pages: Pages,
+}
+
+/// What the analyses count of one thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Counted {
+    pub(crate) calls: ThreadCalls,
+    pub(crate) latencies: ThreadLatencies,
+    /// `None` when it neither had a CPU nor moved between two.
+    pub(crate) cpu: Option<CpuRow>,
+    /// `None` when it neither took nor gave back any.
+    pub(crate) pages: Option<PageRow>,
 }
 
 impl Folds {
     /// A stretch of time that nobody recorded.
     pub(crate) fn gap(at: Timestamp) -> Self {
         let mut folds = Self::default();
-        folds.lose(Missing::KernelEverywhere, at);
+        folds.lose(Missing::KernelEverywhere, at, std::iter::empty());
         folds
     }
 
-    /// Takes in a fact of this thread at a time that does not go back.
+    /// A thread without an event in the window.
+    pub(crate) fn unseen(&self) -> Counted {
+        Counted {
+            calls: ThreadCalls::default(),
+            latencies: self.latencies.unseen(),
+            cpu: None,
+            pages: None,
+        }
+    }
+
+    /// Takes in a fact of this thread at a time that does not go back. What it says of threads comes beside.
     pub(crate) fn take(&mut self, at: Timestamp, fact: &Fact<&str>, thread: Option<Tid>) {
         if fact.cpu.is_some() {
             self.cpu.see(at);
         }
         match (fact.kind, fact.cpu) {
-            (FactKind::Switch { prev, next, .. }, Some(cpu)) => {
-                self.cpu.switch(cpu, at, prev, next);
-                if prev != Tid::IDLE {
-                    self.latencies.off(prev);
-                }
-                if next != Tid::IDLE {
-                    self.latencies.got_cpu(next, at, cpu);
-                }
-            }
-            (FactKind::Wakeup { tid, .. }, _) => {
-                self.latencies.woken(tid, Wake { at, by: thread });
-            }
-            (FactKind::Fork { child, .. }, _) => self.latencies.off(child),
-            (FactKind::Migrate { tid }, _) => self.cpu.migrate(tid),
             (FactKind::IrqEntry { line, name }, Some(cpu)) => {
                 self.irqs.enter(cpu, line, at);
                 if !name.is_empty() && !self.irqs.knows_name(line, name) {
@@ -84,36 +90,47 @@ impl Folds {
             (FactKind::BlockDone { dev, sector }, _) => self.disks.complete(dev, sector, at),
             (FactKind::BlockRemap { dev, part }, _) => self.disks.map(dev, part),
             (FactKind::DumpDisk { dev, name }, _) => self.disks.name(dev, name.into()),
-            (FactKind::Pages { pages, freed }, _) => {
-                if let Some(tid) = thread {
-                    self.pages.take(tid, pages, freed);
-                }
-            }
-            (FactKind::Lost { what, .. }, _) => self.lose(what, at),
             _ => {}
         }
     }
 
-    fn lose(&mut self, what: Missing, at: Timestamp) {
+    /// A thread gets a CPU.
+    pub(crate) fn got_cpu(&mut self, thread: &mut Counted, tid: Tid, at: Timestamp, cpu: CpuId) {
+        self.latencies.got_cpu(&mut thread.latencies, tid, at, cpu);
+    }
+
+    /// A call returns to the thread that had this one in flight.
+    pub(crate) fn call_exit(
+        &mut self,
+        thread: &mut Counted,
+        exit: &HeadExit,
+        in_flight: &InFlight,
+    ) {
+        self.calls.count(&mut thread.calls, exit, in_flight);
+    }
+
+    /// Events are missing. `threads` are those that the window mentions.
+    pub(crate) fn lose<'t>(
+        &mut self,
+        what: Missing,
+        at: Timestamp,
+        threads: impl Iterator<Item = &'t mut Counted>,
+    ) {
+        let latencies = threads.map(|thread| &mut thread.latencies);
         match what {
             Missing::Spans => {}
             Missing::Kernel(cpu) => {
-                self.latencies.forget();
+                self.latencies.forget(latencies);
                 self.irqs.forget(cpu);
                 self.cpu.forget(cpu, at);
             }
             Missing::KernelEverywhere => {
-                self.latencies.forget();
+                self.latencies.forget(latencies);
                 self.irqs.forget_all();
                 self.cpu.forget_all(at);
                 self.disks.forget_all();
             }
         }
-    }
-
-    /// A call returns to the thread that had this one in flight.
-    pub(crate) fn call_exit(&mut self, tid: Tid, exit: &HeadExit, in_flight: &InFlight) {
-        self.calls.count(tid, exit, in_flight);
     }
 
     /// The window is complete.
@@ -122,17 +139,34 @@ impl Folds {
         self.disks.top.keep_greatest();
     }
 
-    pub(crate) fn resolve(&mut self, left: &impl Left) {
-        self.calls.resolve(left);
+    /// Puts the call that a thread had in flight at the left boundary into what was counted of it.
+    pub(crate) fn resolve(&mut self, thread: &mut Counted, in_flight: &InFlight) {
+        self.calls.resolve(&mut thread.calls, in_flight);
     }
 
-    /// Appends the window to the right. Its terms must have been resolved already.
-    pub(crate) fn append(&mut self, right: Self) {
+    /// Appends what the window to the right counted of a thread.
+    pub(crate) fn append_thread(&mut self, tid: Tid, thread: &mut Counted, more: Counted) {
+        thread.calls.append(more.calls);
+        self.latencies.append_thread(tid, &mut thread.latencies, &more.latencies);
+        if let Some(more) = more.cpu {
+            thread.cpu.get_or_insert_default().append(&more);
+        }
+        if let Some(more) = more.pages {
+            thread.pages.get_or_insert_default().append(&more);
+        }
+    }
+
+    /// Appends that this window does not mention a thread of the one to the left.
+    pub(crate) fn append_absence(&self, thread: &mut Counted) {
+        self.latencies.append_absence(&mut thread.latencies);
+    }
+
+    /// Appends the window to the right, after its threads. `charge` gets time of CPUs across the boundary.
+    pub(crate) fn append(&mut self, right: Self, charge: impl FnMut(Share)) {
         self.calls.append(right.calls);
         self.latencies.append(right.latencies);
         self.irqs.append(right.irqs);
-        self.cpu.append(right.cpu);
+        self.cpu.append(right.cpu, charge);
         self.disks.append(right.disks);
-        self.pages.append(right.pages);
     }
 }

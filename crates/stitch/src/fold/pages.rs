@@ -1,8 +1,5 @@
 //! Pages of memory that threads take and give back.
 
-use std::collections::BTreeMap;
-
-use model::Tid;
 use serde::{Deserialize, Serialize};
 
 /// Calls of the page allocator and the pages they were about.
@@ -14,12 +11,6 @@ pub(crate) struct PageRow {
     pub(crate) freed: u64,
 }
 
-/// Pages by thread. Bound: threads.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Pages {
-    pub(crate) rows: BTreeMap<Tid, PageRow>,
-}
-
 impl PageRow {
     pub(crate) fn append(&mut self, more: &Self) {
         self.allocations = self.allocations.saturating_add(more.allocations);
@@ -27,20 +18,11 @@ impl PageRow {
         self.frees = self.frees.saturating_add(more.frees);
         self.freed = self.freed.saturating_add(more.freed);
     }
-}
 
-impl Pages {
-    pub(crate) fn take(&mut self, tid: Tid, pages: u64, freed: bool) {
-        let row = self.rows.entry(tid).or_default();
-        row.append(&match freed {
-            true => PageRow { frees: 1, freed: pages, ..PageRow::default() },
-            false => PageRow { allocations: 1, allocated: pages, ..PageRow::default() },
+    pub(crate) fn take(&mut self, pages: u64, freed: bool) {
+        self.append(&match freed {
+            true => Self { frees: 1, freed: pages, ..Self::default() },
+            false => Self { allocations: 1, allocated: pages, ..Self::default() },
         });
-    }
-
-    pub(crate) fn append(&mut self, right: Self) {
-        for (tid, more) in &right.rows {
-            self.rows.entry(*tid).or_default().append(more);
-        }
     }
 }

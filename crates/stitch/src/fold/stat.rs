@@ -1,8 +1,7 @@
 //! Figures over many values that add up in any order: moments in integers, and a histogram with a stated error.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// How many values, their sum, sum of squares, least and greatest. Sums saturate, so that adding stays associative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +15,8 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
+    pub(crate) const NONE: Self = Self { count: 0, sum: 0, squares: 0, min: 0, max: 0 };
+
     pub(crate) fn of(value: u64) -> Self {
         let wide = u128::from(value);
         Self { count: 1, sum: value, squares: wide * wide, min: value, max: value }
@@ -41,42 +42,111 @@ impl Stat {
 const PER_OCTAVE: u32 = 32;
 
 /// Counts by logarithmic buckets: values below 32 exactly, above that 32 buckets an octave, so that a bucket is at most
-/// 1/32 of its values wide. Bound: 1,920 buckets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Histogram(BTreeMap<u16, u64>);
+/// 1/32 of its values wide.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Histogram {
+    /// The lowest bucket in use.
+    low: u16,
+    /// Of it and all up to the highest in use, side by side. Bound: [`BUCKETS`].
+    counts: Vec<u64>,
+}
 
 impl Histogram {
+    #[inline]
     pub(crate) fn take(&mut self, value: u64) {
-        let count = self.0.entry(bucket(value)).or_default();
-        *count = count.saturating_add(1);
+        self.add(bucket(value), 1);
     }
 
     pub(crate) fn append(&mut self, more: &Self) {
-        for (bucket, more) in &more.0 {
-            let count = self.0.entry(*bucket).or_default();
-            *count = count.saturating_add(*more);
+        for (bucket, count) in more.used() {
+            self.add(bucket, count);
         }
+    }
+
+    #[inline]
+    fn add(&mut self, bucket: u16, more: u64) {
+        let place = bucket.wrapping_sub(self.low);
+        match self.counts.get_mut(usize::from(place)) {
+            Some(count) => *count = count.saturating_add(more),
+            None => self.reach(bucket, more),
+        }
+    }
+
+    /// Makes room for a bucket outside those in use.
+    #[cold]
+    fn reach(&mut self, bucket: u16, count: u64) {
+        if self.counts.is_empty() {
+            self.low = bucket;
+        }
+        if bucket < self.low {
+            let more = usize::from(self.low - bucket);
+            self.counts.splice(0..0, std::iter::repeat_n(0, more));
+            self.low = bucket;
+        }
+        let place = usize::from(bucket - self.low);
+        self.counts.resize(self.counts.len().max(place + 1), 0);
+        if let Some(place) = self.counts.get_mut(place) {
+            *place = count;
+        }
+    }
+
+    /// Buckets in use and how many values each has, in ascending order.
+    fn used(&self) -> impl Iterator<Item = (u16, u64)> {
+        let all = (self.low..).zip(&self.counts);
+        all.filter(|(_, count)| **count > 0).map(|(bucket, count)| (bucket, *count))
     }
 
     /// Least and greatest value of each bucket in use, and how many values it has, in ascending order.
     pub(crate) fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
-        self.0.iter().map(|(bucket, count)| {
-            let (low, high) = values(*bucket);
-            (low, high, *count)
+        self.used().map(|(bucket, count)| {
+            let (low, high) = values(bucket);
+            (low, high, count)
         })
     }
 
     /// The bucket in which the value lies that `percent` of all values do not exceed; `None` when there is none.
     pub(crate) fn percentile(&self, percent: u64) -> Option<(u64, u64)> {
-        let all: u64 = self.0.values().fold(0, |sum, count| sum.saturating_add(*count));
+        let all: u64 = self.used().fold(0, |sum, (_, count)| sum.saturating_add(count));
         let rank = (u128::from(all) * u128::from(percent)).div_ceil(100).max(1);
         let mut seen = 0_u128;
-        self.0.iter().find_map(|(bucket, count)| {
-            seen += u128::from(*count);
-            (seen >= rank).then(|| values(*bucket))
+        self.used().find_map(|(bucket, count)| {
+            seen += u128::from(count);
+            (seen >= rank).then(|| values(bucket))
         })
     }
 }
+
+/// As the distances between buckets in use and their counts.
+impl Serialize for Histogram {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut before = 0;
+        let steps = self.used().map(|(bucket, count)| {
+            let distance = bucket - before;
+            before = bucket;
+            (distance, count)
+        });
+        steps.collect::<Vec<_>>().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Histogram {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let steps = Vec::<(u16, u64)>::deserialize(deserializer)?;
+        let mut histogram = Self::default();
+        let mut bucket = 0_u16;
+        for (distance, count) in steps {
+            bucket = bucket.saturating_add(distance);
+            if bucket >= BUCKETS || count == 0 {
+                return Err(D::Error::custom("a histogram has no such bucket"));
+            }
+            histogram.add(bucket, count);
+        }
+        Ok(histogram)
+    }
+}
+
+/// How many buckets there are.
+const BUCKETS: u16 = 1_920;
 
 fn bucket(value: u64) -> u16 {
     let bits = u64::BITS - value.leading_zeros();
@@ -110,7 +180,7 @@ mod tests {
             assert!(low <= value && value <= high, "{value} not in {low}..={high}");
             assert!(high - low <= low / 32, "{value}: {low}..={high}");
         }
-        assert!(bucket(u64::MAX) < 1_920);
+        assert!(bucket(u64::MAX) < BUCKETS);
     }
 
     #[test]

@@ -29,16 +29,20 @@ pub(crate) struct Latency {
     pub(crate) cpu: CpuId,
 }
 
-/// Latencies by thread, and what a window leaves open.
+/// Latencies of all threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Latencies {
-    /// Bound: threads.
-    pub(crate) rows: BTreeMap<Tid, Stat>,
     pub(crate) lengths: Histogram,
     pub(crate) top: Top<Latency>,
-    threads: BTreeMap<Tid, Register>,
     /// Whether nothing before the window counts any more, for threads that the window does not mention either.
     forgotten: bool,
+}
+
+/// Latencies of one thread, and what a window leaves open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ThreadLatencies {
+    pub(crate) all: Stat,
+    register: Register,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,15 +74,19 @@ impl Register {
     const FORGOTTEN: Self = Self { head: Head::Over, tail: Tail::Off(None) };
 }
 
-impl Latencies {
-    fn register(&mut self, tid: Tid) -> &mut Register {
-        let unseen = if self.forgotten { Register::FORGOTTEN } else { Register::UNSEEN };
-        self.threads.entry(tid).or_insert(unseen)
+impl ThreadLatencies {
+    const FORGOTTEN: Self = Self { all: Stat::NONE, register: Register::FORGOTTEN };
+
+    /// It leaves its CPU, or a new thread begins under its number.
+    pub(crate) fn off(&mut self) {
+        if self.register.tail == Tail::AsLeft {
+            self.register.head = Head::Over;
+        }
+        self.register.tail = Tail::Off(None);
     }
 
-    pub(crate) fn woken(&mut self, tid: Tid, wake: Wake) {
-        let register = self.register(tid);
-        match (&mut register.tail, &mut register.head) {
+    pub(crate) fn woken(&mut self, wake: Wake) {
+        match (&mut self.register.tail, &mut self.register.head) {
             (Tail::AsLeft, Head::Open(first)) => {
                 first.get_or_insert(wake);
             }
@@ -88,70 +96,72 @@ impl Latencies {
             (Tail::Running | Tail::AsLeft, _) => {}
         }
     }
+}
 
-    pub(crate) fn got_cpu(&mut self, tid: Tid, at: Timestamp, cpu: CpuId) {
-        let register = self.register(tid);
+impl Latencies {
+    /// A thread without an event in the window.
+    pub(crate) fn unseen(&self) -> ThreadLatencies {
+        let register = if self.forgotten { Register::FORGOTTEN } else { Register::UNSEEN };
+        ThreadLatencies { all: Stat::NONE, register }
+    }
+
+    pub(crate) fn got_cpu(
+        &mut self,
+        thread: &mut ThreadLatencies,
+        tid: Tid,
+        at: Timestamp,
+        cpu: CpuId,
+    ) {
+        let register = &mut thread.register;
         let tail = std::mem::replace(&mut register.tail, Tail::Running);
         match (tail, register.head) {
             (Tail::AsLeft, Head::Open(wake)) => register.head = Head::GotCpu { wake, at, cpu },
-            (Tail::Off(Some(wake)), _) => self.count(Latency { tid, wake, switch: at, cpu }),
+            (Tail::Off(Some(wake)), _) => {
+                self.count(thread, Latency { tid, wake, switch: at, cpu });
+            }
             (Tail::AsLeft | Tail::Running | Tail::Off(None), _) => {}
         }
     }
 
-    /// It leaves its CPU, or a new thread begins under its number.
-    pub(crate) fn off(&mut self, tid: Tid) {
-        let register = self.register(tid);
-        if register.tail == Tail::AsLeft {
-            register.head = Head::Over;
-        }
-        register.tail = Tail::Off(None);
-    }
-
     /// Kernel events are missing.
-    pub(crate) fn forget(&mut self) {
-        for register in self.threads.values_mut() {
-            if register.tail == Tail::AsLeft {
-                register.head = Head::Over;
-            }
-            register.tail = Tail::Off(None);
-        }
+    pub(crate) fn forget<'t>(&mut self, threads: impl Iterator<Item = &'t mut ThreadLatencies>) {
+        threads.for_each(ThreadLatencies::off);
         self.forgotten = true;
     }
 
-    fn count(&mut self, latency: Latency) {
+    fn count(&mut self, thread: &mut ThreadLatencies, latency: Latency) {
         let ns = latency.switch.since(latency.wake.at).get();
-        self.rows.entry(latency.tid).or_default().take(ns);
+        thread.all.take(ns);
         self.lengths.take(ns);
         self.top.push(ns, latency.wake.at, latency.tid, latency);
     }
 
+    /// Appends the window to the right, in which every thread was appended already.
     pub(crate) fn append(&mut self, right: Self) {
-        for (tid, more) in &right.rows {
-            self.rows.entry(*tid).or_default().append(more);
-        }
         self.lengths.append(&right.lengths);
-        if right.forgotten {
-            for (tid, register) in &mut self.threads {
-                if !right.threads.contains_key(tid) {
-                    let rooted = register.tail != Tail::AsLeft;
-                    register.head = if rooted { register.head } else { Head::Over };
-                    register.tail = Tail::Off(None);
-                }
-            }
-        }
-        for (tid, more) in right.threads {
-            self.continue_as(tid, more);
-        }
         self.forgotten |= right.forgotten;
         // Last: what the merge itself brought to an end must find its place too.
         self.top.append(right.top);
     }
 
-    fn continue_as(&mut self, tid: Tid, more: Register) {
-        let register = self.register(tid);
-        let was = register.tail;
-        let head = register.head;
+    /// Appends what the window to the right knows of a thread that it does not mention.
+    pub(crate) fn append_absence(&self, thread: &mut ThreadLatencies) {
+        if self.forgotten {
+            thread.off();
+        }
+    }
+
+    /// Appends what the window to the right knows of a thread.
+    pub(crate) fn append_thread(
+        &mut self,
+        tid: Tid,
+        thread: &mut ThreadLatencies,
+        more: &ThreadLatencies,
+    ) {
+        thread.all.append(&more.all);
+        let register = &mut thread.register;
+        let (was, head) = (register.tail, register.head);
+        let more = more.register;
         if more.tail != Tail::AsLeft {
             register.tail = more.tail;
         }
@@ -168,17 +178,29 @@ impl Latencies {
             }
             (Tail::Off(pending), _, Head::GotCpu { wake, at, cpu }) => {
                 if let Some(wake) = pending.or(wake) {
-                    self.count(Latency { tid, wake, switch: at, cpu });
+                    self.count(thread, Latency { tid, wake, switch: at, cpu });
                 }
             }
             (Tail::AsLeft | Tail::Running | Tail::Off(_), _, _) => {}
         }
     }
 
-    /// The same with nothing to the left: no thread had a CPU and none was woken.
-    pub(crate) fn closed(&self) -> Self {
-        let mut nothing = Self { forgotten: true, ..Self::default() };
-        nothing.append(self.clone());
-        nothing
+    /// The same with nothing to the left: no thread had a CPU and none was woken. Also the figures of each thread that
+    /// has any.
+    pub(crate) fn closed<'t>(
+        &self,
+        threads: impl Iterator<Item = (Tid, &'t ThreadLatencies)>,
+    ) -> (Self, BTreeMap<Tid, Stat>) {
+        let mut whole = Self { forgotten: true, ..Self::default() };
+        let mut rows = BTreeMap::new();
+        for (tid, thread) in threads {
+            let mut nothing = ThreadLatencies::FORGOTTEN;
+            whole.append_thread(tid, &mut nothing, thread);
+            if nothing.all.count > 0 {
+                rows.insert(tid, nothing.all);
+            }
+        }
+        whole.append(self.clone());
+        (whole, rows)
     }
 }

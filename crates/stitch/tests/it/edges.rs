@@ -361,3 +361,60 @@ fn a_socket_is_named_by_the_peer_that_accept_returns() {
     let all = [enter("accept4", on(5, make)), accepted].into_iter().chain(read());
     assert_eq!(bytes(&of_one(all)), named(&[("socket 10.0.0.9:1234", 10)]));
 }
+
+/// More switches than a window keeps one by one, while one thread waits inside a request from before them to after them, one
+/// that was woken among them gets no CPU in the window at all, and one of the left window waits for its first.
+#[test]
+fn who_had_the_cpu_is_known_after_any_number_of_switches() {
+    const SWITCHES: i64 = 50_000;
+    let preempted = LeftAs::Preempted;
+    let mut all = vec![
+        (3, begin("request")),
+        (3, switch(3, preempted, 2)),
+        (2, begin("request")),
+        (2, switch(2, LeftAs::Interruptible, 1)),
+        (1, begin("request")),
+        (1, switch(1, preempted, 20)),
+    ];
+    for n in 0..SWITCHES / 2 {
+        all.push((20, switch(20, preempted, 21)));
+        if n == SWITCHES / 8 {
+            all.push((21, FactKind::Wakeup { tid: Tid::new(2), comm: "woken" }));
+        }
+        all.push((21, switch(21, preempted, 20)));
+    }
+    all.extend([
+        (20, switch(20, preempted, 1)),
+        (1, end("request")),
+        (1, switch(1, LeftAs::Dead, 2)),
+        (2, end("request")),
+        (2, switch(2, LeftAs::Dead, 3)),
+        (3, end("request")),
+    ]);
+    let fact = |(n, (tid, kind)): (i64, &(i32, Kinds))| Fact {
+        at: Timestamp::from_nanos(10 * n + 10),
+        cpu: Some(CpuId::new(0)),
+        tid: Some(Tid::new(*tid)),
+        pid: Some(Pid::new(1)),
+        kind: *kind,
+    };
+    let facts: Vec<Fact<&str>> = (0_i64..).zip(&all).map(fact).collect();
+    let cut_at = |cuts: &[i64]| {
+        let ends: Vec<Timestamp> = cuts.iter().map(|n| Timestamp::from_nanos(10 * n + 5)).collect();
+        let parts = ends.windows(2).map(|pair| map(&facts, pair[0], pair[1])).collect();
+        answers(&reduce(parts, &[3, 1, 2]))
+    };
+    let last = i64::try_from(facts.len()).unwrap();
+    let whole = cut_at(&[0, last]);
+    let short: Vec<i64> = (0..=last / 5_000).map(|n| n * 5_000).chain([last]).collect();
+    same(&whole.0, &cut_at(&short).0);
+    // What goes on waiting at a cut behind many switches, and what began to wait before one.
+    same(&whole.0, &cut_at(&[0, 3, 4, 40_000, last]).0);
+    let answer =
+        stitch::phases(&map(&facts, Timestamp::from_nanos(0), Timestamp::from_nanos(1 << 40)));
+    sums_hold(&answer);
+    let waiting: u64 = answer.phases.iter().map(|phase| phase.split.waiting_ns).sum();
+    let blamed = answer.phases.iter().flat_map(|phase| &phase.waited_for);
+    assert_eq!(blamed.map(|row| row.ns).sum::<u64>(), waiting);
+    assert!(waiting > 10 * (SWITCHES as u64) * 5 / 2, "{waiting}");
+}

@@ -249,3 +249,36 @@ fn a_window_mapped_behind_another_neighbour_is_refused() {
     assert!(early.clone().merge(late(8)).is_ok());
     assert_eq!(stale(early, late(6)), on_cpu);
 }
+
+/// Time of a span that goes on is collected only where the window was told that it may go on.
+#[test]
+fn a_window_that_was_told_of_no_span_is_refused_behind_one_that_goes_on() {
+    let span = stitch::fact::Span { name: "request", request: None, is_request: true };
+    let at = |ns, kind| Fact {
+        at: Timestamp::from_nanos(ns),
+        cpu: None,
+        tid: Some(Tid::new(8)),
+        pid: None,
+        kind,
+    };
+    let of = |facts: &[Fact<&str>], begin, end, entry| {
+        map_after(facts, Timestamp::from_nanos(begin), Timestamp::from_nanos(end), entry)
+    };
+    let nobody = || Identities::default().outside_spans();
+    let begun = of(&[at(2, FactKind::SpanBegin(span))], 0, 10, nobody());
+    let ended =
+        of(&[at(2, FactKind::SpanBegin(span)), at(3, FactKind::SpanEnd(span))], 0, 10, nobody());
+    let more = [at(12, FactKind::Seen), at(15, FactKind::SpanEnd(span))];
+    let behind = of(&more, 10, 20, begun.identities());
+    let answer = stitch::phases(&begun.clone().merge(behind.clone()).unwrap());
+    assert_eq!((answer.requests.complete, answer.requests.wall_ns), (1, 13));
+    assert!(ended.clone().merge(behind).is_ok());
+    let stale = |left: &Summary, tid| match left.clone().merge(of(&[], 10, 20, nobody())) {
+        Err(Error::StaleAssumption { who }) => assert_eq!(who, Assumption::OutsideSpans { tid }),
+        other => panic!("{other:?}"),
+    };
+    stale(&begun, Some(Tid::new(8)));
+    stale(&of(&[], 0, 10, begun.identities()), Some(Tid::new(8)));
+    stale(&of(&[], 0, 10, Identities::default()), None);
+    assert!(ended.merge(of(&[], 10, 20, nobody())).is_ok());
+}

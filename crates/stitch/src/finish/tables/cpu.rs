@@ -1,11 +1,12 @@
 //! CPU time and memory of threads.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use model::{Tid, Timestamp};
 
 use super::{Make, column, duration, number};
-use crate::fold::PageRow;
+use crate::fold::{CpuRow, PageRow};
 use crate::table::{Cell, Class, Column, Kind, Table};
 
 const PROCESS: Column = column("process", "Process", Kind::Process, None);
@@ -68,7 +69,11 @@ pub(super) const MEMTOP: &[&Class] = &[&PAGES, &ALL_PAGES];
 
 impl Make<'_> {
     pub(super) fn cputop(&self) -> Vec<Table> {
-        let cpu = self.summary.folds.cpu.closed();
+        let known = self.summary.threads.iter();
+        let mut rows: BTreeMap<Tid, CpuRow> =
+            known.filter_map(|(tid, thread)| Some((*tid, thread.counted.cpu?))).collect();
+        let cpu = (self.summary.folds.cpu)
+            .closed(|share| rows.entry(share.tid).or_default().had(share.ns));
         let nothing = Timestamp::from_nanos(0);
         let (begin, end) = cpu.seen.unwrap_or((nothing, nothing));
         let whole = end.since(begin).get();
@@ -76,7 +81,7 @@ impl Make<'_> {
             0 => Cell::Unknown,
             whole => Cell::Ratio { part, whole },
         };
-        let mut threads: Vec<_> = cpu.threads.iter().filter(|(tid, _)| self.wants(**tid)).collect();
+        let mut threads: Vec<_> = rows.iter().filter(|(tid, _)| self.wants(**tid)).collect();
         threads.sort_by_key(|(tid, row)| (Reverse(row.ns), **tid));
         let threads = threads.into_iter().map(|(tid, row)| {
             vec![
@@ -110,7 +115,8 @@ impl Make<'_> {
     }
 
     pub(super) fn memtop(&self) -> Vec<Table> {
-        let rows = self.summary.folds.pages.rows.iter();
+        let threads = self.summary.threads.iter();
+        let rows = threads.filter_map(|(tid, thread)| Some((tid, thread.counted.pages.as_ref()?)));
         let mut rows: Vec<(&Tid, &PageRow)> = rows.filter(|(tid, _)| self.wants(**tid)).collect();
         rows.sort_by_key(|(tid, row)| (Reverse(row.allocated), Reverse(row.freed), **tid));
         let mut total = PageRow::default();

@@ -133,7 +133,7 @@ impl Make<'_> {
     pub(super) fn iousagetop(&self) -> Vec<Table> {
         let mut processes: BTreeMap<Pid, [u64; 3]> = BTreeMap::new();
         let mut files: BTreeMap<Arc<str>, (u64, u64)> = BTreeMap::new();
-        for (owner, calls) in &self.summary.processes {
+        for (owner, calls) in self.summary.processes.iter() {
             let pid = self.finish.process(*owner);
             if !self.wants(Tid::new(pid.get())) {
                 continue;
@@ -141,7 +141,7 @@ impl Make<'_> {
             for total in calls.total.values().filter(|total| total.all.bytes > 0) {
                 let by_kind = processes.entry(pid).or_default();
                 let mut named = 0_u64;
-                for (ident, figures) in &total.files {
+                for (ident, figures) in total.files.iter() {
                     let kind = self.finish.name(ident).map_or(FileKind::Other, |name| name.kind);
                     let [disk, net, other] = &mut *by_kind;
                     let sum = match kind {

@@ -1,9 +1,11 @@
 //! Scheduling latencies.
 
+use std::collections::BTreeMap;
+
 use model::{CpuId, Tid};
 
 use super::{Make, P50, P95, P99, column, duration, frequencies, moments, number, percentiles};
-use crate::fold::Stat;
+use crate::fold::{Latencies, Stat};
 use crate::table::{Cell, Class, Column, Kind, Table};
 
 const COUNT: Column = number("count", "Schedulings", "schedulings");
@@ -50,10 +52,10 @@ pub(super) const FREQ: &[&Class] = &[&LENGTHS];
 
 impl Make<'_> {
     pub(super) fn schedstats(&self) -> Vec<Table> {
-        let latencies = self.summary.folds.latencies.closed();
+        let (latencies, threads) = self.latencies();
         let mut total = Stat::default();
         let mut rows = Vec::new();
-        for (tid, stat) in latencies.rows.iter().filter(|(tid, _)| self.wants(**tid)) {
+        for (tid, stat) in threads.iter().filter(|(tid, _)| self.wants(**tid)) {
             total.append(stat);
             rows.push([self.thread(*tid)].into_iter().chain(moments(stat)).collect());
         }
@@ -64,8 +66,14 @@ impl Make<'_> {
         vec![self.table(&TOTAL, vec![all]), self.table(&PER_THREAD, rows)]
     }
 
+    fn latencies(&self) -> (Latencies, BTreeMap<Tid, Stat>) {
+        let threads = self.summary.threads.iter();
+        let threads = threads.map(|(tid, thread)| (*tid, &thread.counted.latencies));
+        self.summary.folds.latencies.closed(threads)
+    }
+
     pub(super) fn schedtop(&self) -> Vec<Table> {
-        let latencies = self.summary.folds.latencies.closed();
+        let (latencies, _) = self.latencies();
         let wanted = |tid: Tid, cpu: CpuId| self.wants(tid) && self.wants_cpu(cpu);
         let found = latencies.top.iter().filter(|found| wanted(found.what.tid, found.what.cpu));
         let rows = found.map(|found| {
@@ -83,7 +91,7 @@ impl Make<'_> {
     }
 
     pub(super) fn schedfreq(&self) -> Vec<Table> {
-        let latencies = self.summary.folds.latencies.closed();
+        let (latencies, _) = self.latencies();
         let rows = frequencies(&latencies.lengths).map(Vec::from);
         vec![self.table(&LENGTHS, rows.collect())]
     }

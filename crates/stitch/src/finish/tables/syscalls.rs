@@ -9,7 +9,9 @@ use model::Tid;
 use super::{Make, P50, P95, P99, column, duration, moments, number, percentiles};
 use crate::call::InFlight;
 use crate::fold::CallRow;
+use crate::name::CallName;
 use crate::table::{Bound, Cell, Class, Column, Kind, Table};
+use crate::thread::Thread;
 
 const BYTES: Column = column("bytes", "Bytes", Kind::Size, None);
 const CALL: Column = column("syscall", "System call", Kind::Syscall, None);
@@ -70,24 +72,21 @@ pub(super) const CLASSES: &[&Class] = &[&PER_THREAD, &PER_CALL, &TOTAL];
 
 impl Make<'_> {
     pub(super) fn syscallstats(&self) -> Vec<Table> {
-        let open = self.open_calls();
         let mut per_thread = Vec::new();
-        let mut per_call: BTreeMap<&Arc<str>, (CallRow, u64)> = BTreeMap::new();
+        let mut per_call: BTreeMap<&str, (&CallName, CallRow, u64)> = BTreeMap::new();
         let mut totals = Vec::new();
-        let rows = &self.summary.folds.calls.rows;
-        let mut threads: Vec<Tid> = rows.keys().chain(open.keys()).copied().collect();
-        threads.sort_unstable();
-        threads.dedup();
-        let none = BTreeMap::new();
-        for tid in threads.into_iter().filter(|tid| self.wants(*tid)) {
-            let names = rows.get(&tid).unwrap_or(&none);
-            let open = open.get(&tid);
-            let without_row = open.filter(|name| !names.contains_key(**name));
-            for name in names.keys().chain(without_row.copied()) {
+        for (tid, thread) in self.summary.threads.iter().filter(|(tid, _)| self.wants(**tid)) {
+            let (tid, names, open) = (*tid, &thread.counted.calls.rows, open_call(thread));
+            if names.is_empty() && open.is_none() {
+                continue;
+            }
+            let without_row = open.filter(|name| !names.contains_key(name));
+            for name in names.keys().chain(without_row) {
                 let row = names.get(name).cloned().unwrap_or_default();
-                let more = u64::from(open.is_some_and(|open| *open == name));
+                let more = u64::from(open == Some(name));
                 per_thread.push((tid, name, row.clone(), more));
-                let (sum, open) = per_call.entry(name).or_default();
+                let none = (name, CallRow::default(), 0);
+                let (_, sum, open) = per_call.entry(name.text()).or_insert(none);
                 sum.append(&row);
                 *open += more;
             }
@@ -97,11 +96,11 @@ impl Make<'_> {
         }
         totals.sort_unstable();
         per_thread.sort_by(|one, other| {
-            let key = |row: &(Tid, &Arc<str>, CallRow, u64)| (row.0, Reverse(row.2.ns.count));
-            key(one).cmp(&key(other)).then_with(|| one.1.cmp(other.1))
+            let key = |row: &(Tid, &CallName, CallRow, u64)| (row.0, Reverse(row.2.ns.count));
+            key(one).cmp(&key(other)).then_with(|| one.1.text().cmp(other.1.text()))
         });
         let per_thread = per_thread.into_iter().map(|(tid, name, row, open)| {
-            let mut cells = vec![self.thread(tid), Cell::Syscall(Arc::clone(name))];
+            let mut cells = vec![self.thread(tid), Cell::Syscall(name.shown())];
             cells.extend(figures(&row, open));
             cells.push(Cell::Text(returns(&row)));
             cells.push(total_ns(row.ns.sum, open));
@@ -118,12 +117,12 @@ impl Make<'_> {
         ]
     }
 
-    fn by_name(&self, rows: BTreeMap<&Arc<str>, (CallRow, u64)>) -> Vec<Vec<Cell>> {
-        let mut rows: Vec<_> = rows.into_iter().collect();
-        rows.sort_by_key(|(_, (row, _))| Reverse(row.ns.sum));
+    fn by_name(&self, rows: BTreeMap<&str, (&CallName, CallRow, u64)>) -> Vec<Vec<Cell>> {
+        let mut rows: Vec<_> = rows.into_values().collect();
+        rows.sort_by_key(|(_, row, _)| Reverse(row.ns.sum));
         let everyone = self.question.tids.is_empty() && self.question.comms.is_empty();
-        let row = |(name, (row, open)): (&Arc<str>, (CallRow, u64))| {
-            let mut cells = vec![Cell::Syscall(Arc::clone(name))];
+        let row = |(name, row, open): (&CallName, CallRow, u64)| {
+            let mut cells = vec![Cell::Syscall(name.shown())];
             cells.extend(figures(&row, open));
             cells.push(total_ns(row.ns.sum, open));
             match self.summary.folds.calls.lengths.get(name).filter(|_| everyone) {
@@ -137,15 +136,13 @@ impl Make<'_> {
         };
         rows.into_iter().map(row).collect()
     }
+}
 
-    /// The call that each thread is in at the end.
-    fn open_calls(&self) -> BTreeMap<Tid, &Arc<str>> {
-        let threads = self.summary.threads.iter();
-        let open = threads.filter_map(|(tid, thread)| match &thread.call {
-            InFlight::Call(call) => Some((*tid, &call.name)),
-            InFlight::AsLeft | InFlight::Nothing | InFlight::Birth => None,
-        });
-        open.collect()
+/// The call that a thread is in at the end.
+fn open_call(thread: &Thread) -> Option<&CallName> {
+    match &thread.call {
+        InFlight::Call(call) => Some(&call.name),
+        InFlight::AsLeft | InFlight::Nothing | InFlight::Birth => None,
     }
 }
 

@@ -114,6 +114,10 @@ pub struct Limits {
     pub ack_patience: Duration,
     /// How long a connection waits for room on a full disk, unread, before what it brought is refused.
     pub room_patience: Duration,
+    /// How often sealing a chunk may fail, other than for want of room on the disk, before it is left where it is until the
+    /// next start, so that its producer and its session's other chunks need not wait for it. The pauses between are those of
+    /// [`Announce`].
+    pub seal_attempts: u32,
     /// Losses noted with their place in one chunk; further ones are counted.
     pub losses_per_chunk: usize,
     /// Viewers at a time.
@@ -167,6 +171,7 @@ impl Default for Limits {
             pair_timeout: Duration::from_secs(120),
             ack_patience: Duration::from_millis(500),
             room_patience: Duration::from_secs(600),
+            seal_attempts: 6,
             losses_per_chunk: 10_000,
             viewers: 2048,
             viewer_idle: Duration::from_secs(60),

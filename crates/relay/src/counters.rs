@@ -87,8 +87,10 @@ counters! {
     promises_broken,
     /// Chunks sealed.
     chunks_sealed,
-    /// Attempts to seal a chunk that failed; each is made again.
+    /// Attempts to seal a chunk that failed; each is made again, up to [`crate::Limits::seal_attempts`].
     seals_failed,
+    /// Chunks that are left as they are until the next start, which tries again to seal them.
+    seals_given_up,
     /// Sealed chunks that were compressed.
     chunks_compressed,
     /// Bytes of their data streams.

@@ -42,8 +42,8 @@ pub enum Event {
         /// The chunk.
         chunk: ChunkId,
     },
-    /// A trace chunk is complete but could not be made durable or moved, and is not tried again before the next start: somebody
-    /// has deleted it, or the relay ends; the log says why.
+    /// A trace chunk is complete but could not be made durable or moved, and is not tried again before the next start: something is
+    /// in its way ([`crate::Limits::seal_attempts`]), somebody has deleted it, or the relay ends; the log says why.
     SealFailed {
         /// The session.
         recording: RecordingName,

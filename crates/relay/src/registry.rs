@@ -418,13 +418,14 @@ impl Registry {
                     self.job_is_done(shared.as_ref(), done);
                     None
                 }
+                None if attempts.is_hopeless(&self.env) => Some((shared.clone(), attempts)),
                 None => {
                     let pause = pause(first_pause, longest_pause, attempts.failures());
                     let job = (shared.clone(), attempts);
                     lock(&self.jobs).again(whose, job, Instant::now() + pause)
                 }
             };
-            // Nothing is tried again when the relay ends; the next start does it.
+            // So that those behind it go on, and its producer. Nor is anything tried again when the relay ends.
             if let Some((_, attempts)) = left
                 && let Some(done) = attempts.give_up(&self.env)
             {

@@ -76,6 +76,8 @@ pub(crate) struct Done {
 pub(crate) struct Attempts {
     job: Job,
     failures: u32,
+    /// Those that were not for want of room on the disk.
+    not_for_room: u32,
     step: Step,
 }
 
@@ -93,7 +95,7 @@ enum Step {
 
 impl Attempts {
     pub(crate) const fn of(job: Job) -> Self {
-        Self { job, failures: 0, step: Step::Prepare }
+        Self { job, failures: 0, not_for_room: 0, step: Step::Prepare }
     }
 
     /// How many failed.
@@ -101,30 +103,62 @@ impl Attempts {
         self.failures
     }
 
-    /// Does the job, or what is left of it. `None` when that failed, which is logged and counted: it is to be tried again.
+    /// Whether waiting helps no more: what is in its way is not the want of room, and has been for as often as
+    /// [`Limits::seal_attempts`] says.
+    ///
+    /// [`Limits::seal_attempts`]: crate::Limits::seal_attempts
+    pub(crate) const fn is_hopeless(&self, env: &Env) -> bool {
+        self.not_for_room >= env.limits.seal_attempts
+    }
+
+    /// Does the job, or what is left of it. `None` when that failed, which is logged and counted: it is to be tried again, or given
+    /// up when that [is hopeless](Self::is_hopeless).
     pub(crate) fn run(&mut self, env: &Env) -> Option<Done> {
         let (job, step) = (&self.job, &mut self.step);
         let done = std::panic::catch_unwind(AssertUnwindSafe(|| job.run(env, step)));
-        // A panic has been reported where it happened.
-        let done = done.unwrap_or_default();
-        if done.is_none() {
-            self.failures = self.failures.saturating_add(1);
-            env.counters.seals_failed.add(1);
+        let error = match done {
+            Ok(Ok(done)) => return Some(done),
+            Ok(Err(error)) => Some(error),
+            // It has been reported where it happened.
+            Err(_panic) => None,
+        };
+        env.counters.seals_failed.add(1);
+        self.failures = self.failures.saturating_add(1);
+        if !error.as_ref().is_some_and(Error::is_no_room) {
+            self.not_for_room = self.not_for_room.saturating_add(1);
         }
-        done
+        let from = self.job.place();
+        let error = error.as_ref().map(|error| error as &dyn std::error::Error);
+        if self.is_hopeless(env) {
+            tracing::error!(folder = %from, error, attempts = self.failures, "cannot seal a chunk; the next start tries again");
+        } else {
+            tracing::error!(folder = %from, error, "cannot seal a chunk; it is tried again");
+        }
+        None
     }
 
     /// It is not tried again in this run of the relay.
     pub(crate) fn give_up(self, env: &Env) -> Option<Done> {
         match self.job {
-            Job::Seal(job) => Some(job.failed(env)),
+            Job::Seal(job) => {
+                env.counters.seals_given_up.add(1);
+                Some(job.failed(env))
+            }
             Job::Delete { .. } => None,
         }
     }
 }
 
 impl Job {
-    fn run(&self, env: &Env, step: &mut Step) -> Option<Done> {
+    /// Where the chunk is.
+    const fn place(&self) -> &RelativePath {
+        match self {
+            Self::Seal(job) => &job.from,
+            Self::Delete { trash, .. } => trash,
+        }
+    }
+
+    fn run(&self, env: &Env, step: &mut Step) -> Result<Done> {
         match self {
             Self::Seal(job) => job.run(env, step),
             Self::Delete { recording, chunk, trash } => {
@@ -136,23 +170,22 @@ impl Job {
                     );
                 }
                 let event = Event::Cleared { recording: recording.clone(), chunk: *chunk };
-                Some(Done { event, chunk: None })
+                Ok(Done { event, chunk: None })
             }
         }
     }
 }
 
 impl SealJob {
-    fn run(&self, env: &Env, step: &mut Step) -> Option<Done> {
-        let Err(error) = self.seal(env, step) else { return Some(self.sealed(env)) };
-        let error = &error as &dyn std::error::Error;
+    fn run(&self, env: &Env, step: &mut Step) -> Result<Done> {
+        let Err(error) = self.seal(env, step) else { return Ok(self.sealed(env)) };
         // Nothing brings back what somebody has deleted.
         if env.root.is_missing(&self.from) && env.root.is_missing(self.last_place()) {
+            let error = &error as &dyn std::error::Error;
             tracing::error!(folder = %self.from, error, "cannot seal a chunk: it is gone");
-            return Some(self.failed(env));
+            return Ok(self.failed(env));
         }
-        tracing::error!(folder = %self.from, error, "cannot seal a chunk; it is tried again");
-        None
+        Err(error)
     }
 
     fn last_place(&self) -> &RelativePath {
@@ -175,9 +208,13 @@ impl SealJob {
     }
 
     fn failed(&self, env: &Env) -> Done {
-        // It appears there in one step.
-        let has_moved = env.root.exists(self.last_place());
-        let folder = if has_moved { self.last_place() } else { &self.from };
+        // It leaves its place in one step; another thing may be at its last one.
+        let is_left = |top: &RelativePath| env.root.exists(&self.from.join_path(top));
+        let is_there = match self.is_shared_folder {
+            true => self.tops.iter().any(is_left),
+            false => is_left(&RelativePath::default()),
+        };
+        let folder = if is_there { &self.from } else { self.last_place() };
         let event = Event::SealFailed {
             recording: self.recording.clone(),
             chunk: self.chunk,

@@ -236,7 +236,10 @@ fn say(event: &Event) -> anyhow::Result<()> {
             writeln!(io::stdout().lock(), "{}", chunk.folder.display())?;
         }
         Event::SealFailed { folder, .. } => {
-            complain(&format!("relay: {} is complete but not safe on the disk", folder.display()));
+            complain(&format!(
+                "relay: {}: a chunk could not be sealed and is left there, the next start tries again; the log says why",
+                folder.display()
+            ));
         }
         _ => {}
     }

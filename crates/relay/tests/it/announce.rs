@@ -543,7 +543,10 @@ fn the_end_of_the_relay_is_not_held_up_by_how_many_wait() {
 fn a_chunk_that_cannot_be_sealed_for_a_while_is_sealed_and_told_once() {
     let setup = Setup::new();
     let peers = [Peer::new([]), Peer::new([])];
-    let relay = setup.start(|config| peers.iter().for_each(|peer| tell(config, peer)));
+    let relay = setup.start(|config| {
+        peers.iter().for_each(|peer| tell(config, peer));
+        config.limits.seal_attempts = u32::MAX;
+    });
     let mut events = relay.subscribe();
     let mut producer = Producer::new(&relay, session("s"));
     producer.chunk(0);

@@ -23,6 +23,7 @@ mod requests;
 mod resume;
 mod retention;
 mod rotation;
+mod stuck;
 mod tls;
 mod viewer;
 mod viewer_files;

@@ -58,7 +58,7 @@ impl Sessions {
             Event::SealFailed { recording, chunk, folder } => self.add_missing(
                 folder.display().to_string(),
                 format!(
-                    "chunk {chunk} of {} could not be sealed; the log says why",
+                    "chunk {chunk} of {} could not be sealed and is left there, the next start tries again; the log says why",
                     recording.session
                 ),
             ),

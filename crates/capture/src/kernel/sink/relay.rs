@@ -16,6 +16,11 @@
 //! the recording goes on in the next chunk. Meanwhile the queue in front fills, then the rings, and what they have no
 //! room for is counted in the trace. lttng-relayd cannot resume a session: without it the recording ends.
 //!
+//! A relay of ours whose disk is full is not lost: it reads and answers nothing until there is room again, or for ten minutes, after
+//! which it refuses. It is waited for in the middle of a packet or command as long as its machine answers the system's questions on the
+//! control connection, at most for [`HOLD_LIMIT`]; what finds no room meanwhile is counted as above. Only the first connection has to
+//! be answered at once.
+//!
 //! [`Config::reconnect`]: crate::kernel::Config::reconnect
 
 mod control;
@@ -46,8 +51,10 @@ use crate::kernel::{RelayAddress, clock};
 
 /// How long the relay may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// How long one answer, or the room for one packet, may take.
+/// How long one answer, or the room for one packet, may take where nothing holds us back.
 const ANSWER_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
+/// How long a relay of ours may hold us back: longer than it does, which is ten minutes.
+const HOLD_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 660 });
 /// Between two attempts to reach a relay that was lost: at first, and at most.
 const RETRY_PERIOD: Duration = Duration::from_millis(20);
 const MAX_RETRY_PERIOD: Duration = Duration::from_secs(1);
@@ -186,7 +193,7 @@ impl Relay {
         let session = name("session", &recording.session)?;
         let host = name("host", &recording.host)?;
         let target = Target { address: address.clone(), session, host, recording };
-        let mut opening = Opening::new(ChunkId::new(0));
+        let mut opening = Opening::first();
         match open_first(&target, &mut opening, patience) {
             Ok(session) => {
                 let next_chunk = opening.chunk;
@@ -217,7 +224,7 @@ impl Relay {
 
     /// Goes on in the next chunk as soon as the relay is there.
     fn reconnect(&mut self, lost: RelayError) -> Result<()> {
-        let mut opening = Opening::new(self.next_chunk.max(after(self.session.chunk)));
+        let mut opening = Opening::again(self.next_chunk.max(after(self.session.chunk)));
         let found = open_again(&self.target, &mut opening, self.patience, lost, |_, _| false);
         // A chunk that the relay may know already must not be begun a second time.
         self.next_chunk = opening.chunk;
@@ -241,11 +248,17 @@ struct Opening {
     chunk: ChunkId,
     /// Whether somebody took the control connection of the last attempt.
     was_taken: bool,
+    /// Whether a relay may hold it back.
+    is_patient: bool,
 }
 
 impl Opening {
-    const fn new(chunk: ChunkId) -> Self {
-        Self { chunk, was_taken: false }
+    const fn first() -> Self {
+        Self { chunk: ChunkId::new(0), was_taken: false, is_patient: false }
+    }
+
+    const fn again(chunk: ChunkId) -> Self {
+        Self { chunk, was_taken: false, is_patient: true }
     }
 }
 
@@ -322,6 +335,9 @@ impl Session {
         opening.was_taken = false;
         let entrance = Entrance::open(address)?;
         let (mut control, can_resume) = Control::open(&entrance, &mut opening.was_taken)?;
+        if can_resume && opening.is_patient {
+            control.be_patient()?;
+        }
         let identity = SessionIdentity {
             base_path: RelativePath::default(),
             name_has_creation_time: false,
@@ -362,6 +378,9 @@ impl Session {
             })
             .collect::<std::result::Result<_, RelayError>>()?;
         control.command(&Request::StreamsSent)?;
+        if can_resume {
+            control.be_patient()?;
+        }
         let mut session = Self {
             control,
             data,
@@ -404,7 +423,7 @@ impl Session {
             data_len: u32::try_from(packet.bytes.len()).unwrap_or(u32::MAX),
             padding_len: 0,
         };
-        write_both(&mut self.data, &header.encode(), &packet.bytes)?;
+        write_both(&mut self.data, &header.encode(), &packet.bytes, &self.control)?;
         let index = PacketIndex {
             handle: stream.handle,
             net_seq_num: stream.next,

@@ -2,6 +2,10 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt;
 
 use door::{Client, Role, Stream as Socket};
 use wire::live::{
@@ -10,8 +14,13 @@ use wire::live::{
     ReturnCode, ReturnReply, StreamHandle, StreamPositionsReply, UnixSeconds, Version,
 };
 
-use super::{ANSWER_LIMIT, CONNECT_LIMIT, FOLDER, RelayError};
+use super::{ANSWER_LIMIT, CONNECT_LIMIT, FOLDER, HOLD_LIMIT, RelayError};
 use crate::kernel::RelayAddress;
+
+/// A machine that is silent for so long is asked whether it is still there, this often, so many times.
+const ASK_AFTER: Duration = Duration::from_secs(10);
+const ASK_EVERY: Duration = Duration::from_secs(5);
+const ASK_TIMES: u32 = 4;
 
 /// The control connection: commands and their replies in turn.
 #[derive(Debug)]
@@ -19,6 +28,8 @@ pub(super) struct Control {
     socket: Socket,
     pub(super) minor: ProtocolMinor,
     buffer: Vec<u8>,
+    /// How long the relay may leave a command without answer, or take nothing of a packet.
+    limit: Duration,
 }
 
 impl Control {
@@ -42,6 +53,37 @@ impl Control {
         Ok((control, false))
     }
 
+    /// The relay may hold us back, as long as its machine answers. It answers each command before it gets the next and reads metadata
+    /// at once, so what its machine does not even acknowledge has not reached it.
+    pub(super) fn be_patient(&mut self) -> io::Result<()> {
+        let socket = self.socket.socket();
+        socket.set_read_timeout(Some(HOLD_LIMIT))?;
+        sockopt::set_tcp_keepidle(socket, ASK_AFTER)?;
+        sockopt::set_tcp_keepintvl(socket, ASK_EVERY)?;
+        sockopt::set_tcp_keepcnt(socket, ASK_TIMES)?;
+        sockopt::set_socket_keepalive(socket, true)?;
+        let unacknowledged_ms = u32::try_from(ANSWER_LIMIT.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(socket, unacknowledged_ms)?;
+        self.limit = HOLD_LIMIT;
+        Ok(())
+    }
+
+    /// Whether the system asks a silent machine whether it is there, and how many milliseconds it leaves it to acknowledge.
+    #[cfg(test)]
+    pub(super) fn watched(&self) -> io::Result<(bool, u32)> {
+        let socket = self.socket.socket();
+        Ok((sockopt::socket_keepalive(socket)?, sockopt::tcp_user_timeout(socket)?))
+    }
+
+    /// Whether a relay that has taken nothing of a packet since then may still do so.
+    fn may_take(&self, since: Instant) -> io::Result<bool> {
+        let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut polled = [PollFd::new(self.socket.socket(), ends)];
+        poll(&mut polled, Some(&Timespec::default()))?;
+        let has_ended = polled.iter().any(|it| it.revents().intersects(ends));
+        Ok(!has_ended && since.elapsed() < self.limit)
+    }
+
     fn configuration(
         &mut self,
         query_flags: u64,
@@ -60,7 +102,8 @@ impl Control {
     }
 
     fn greet(socket: Socket) -> std::result::Result<Self, RelayError> {
-        let mut control = Self { socket, minor: ProtocolMinor::OURS, buffer: Vec::new() };
+        let (minor, buffer) = (ProtocolMinor::OURS, Vec::new());
+        let mut control = Self { socket, minor, buffer, limit: ANSWER_LIMIT };
         control.send(&Request::Version(Version::OURS))?;
         let theirs = control.reply(Version::decode)?;
         match Version::OURS.negotiate(theirs).filter(|minor| minor.has_trace_chunks()) {
@@ -214,17 +257,36 @@ fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Writes header and body without copying them together.
-pub(super) fn write_both(socket: &mut Socket, header: &[u8], body: &[u8]) -> io::Result<()> {
+/// Writes header and body without copying them together. A relay that holds us back takes nothing of them, which `control` has to
+/// tell from one that is gone: bytes that find no room there are asked for as long as its machine is there.
+pub(super) fn write_both(
+    socket: &mut Socket,
+    header: &[u8],
+    body: &[u8],
+    control: &Control,
+) -> io::Result<()> {
     let mut slices = [IoSlice::new(header), IoSlice::new(body)];
     let mut left = slices.as_mut_slice();
-    while !left.is_empty() {
-        match socket.write_vectored(left) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut left, written),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+    let mut taken = Instant::now();
+    loop {
+        let done = if left.is_empty() {
+            socket.flush().map(|()| None)
+        } else {
+            socket.write_vectored(left).map(Some)
+        };
+        match done {
+            Ok(None) => return Ok(()),
+            Ok(Some(0)) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(Some(written)) => {
+                IoSlice::advance_slices(&mut left, written);
+                taken = Instant::now();
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    if control.may_take(taken)? => {}
+                _ => return Err(error),
+            },
         }
     }
-    socket.flush()
 }

@@ -19,6 +19,8 @@ enum Answer {
     Ok,
     Code(ReturnCode),
     Exists,
+    /// None, until the other side hangs up.
+    Silence,
     HangUp,
 }
 
@@ -84,6 +86,10 @@ fn serve_one(
             Answer::Ok => reply(&mut socket, command, ReturnCode::OK, false),
             Answer::Code(code) => reply(&mut socket, command, code, false),
             Answer::Exists => reply(&mut socket, command, ReturnCode::OK, true),
+            Answer::Silence => {
+                drop(io::copy(&mut socket, &mut io::sink()));
+                return;
+            }
             Answer::HangUp => return,
         }
     }
@@ -290,4 +296,124 @@ fn a_relay_whose_disk_is_full_is_tried_again() {
     });
     assert_eq!(count(&said, Command::CreateSession), 2);
     assert_eq!(count(&said, Command::SendIndex), 2);
+}
+
+#[test]
+fn a_relay_that_holds_us_back_is_not_lost() {
+    let mut has_room = false;
+    let answer = move |command| {
+        if command == Command::SendIndex && !std::mem::replace(&mut has_room, true) {
+            thread::park_timeout(ANSWER_LIMIT * 3 / 2);
+        }
+        Answer::Ok
+    };
+    let said = commands_of(1, answer, |relay| {
+        relay.packet(0, &packet(0)).unwrap();
+        assert!(!relay.began_chunk.load(Ordering::Relaxed));
+    });
+    assert_eq!((count(&said, Command::CreateSession), count(&said, Command::SendIndex)), (1, 1));
+}
+
+#[test]
+fn one_that_holds_us_back_for_too_long_is() {
+    let mut answers = false;
+    let answer = move |command| match command {
+        Command::SendIndex if !std::mem::replace(&mut answers, true) => Answer::Silence,
+        _ => Answer::Ok,
+    };
+    let said = commands_of(2, answer, |relay| {
+        relay.packet(0, &packet(0)).unwrap();
+        assert!(relay.began_chunk.load(Ordering::Relaxed));
+    });
+    assert_eq!((count(&said, Command::CreateSession), count(&said, Command::SendIndex)), (2, 2));
+}
+
+#[test]
+fn the_first_connection_is_answered_at_once_or_not_at_all() {
+    let ports = Ports::new();
+    let address = ports.address();
+    let connecting = thread::spawn(move || connect(&address).map(drop));
+    let since = Instant::now();
+    serve(&ports.control, &channel().0, &mut |command| {
+        if command == Command::CreateSession {
+            thread::park_timeout(HOLD_LIMIT - (HOLD_LIMIT - ANSWER_LIMIT) / 2);
+            return Answer::HangUp;
+        }
+        Answer::Ok
+    });
+    assert!(since.elapsed() > ANSWER_LIMIT);
+    let error = source(connecting.join().unwrap().unwrap_err());
+    assert!(matches!(error, RelayError::Io(_)), "{error:?}");
+}
+
+/// More than sockets take that nobody reads.
+fn large_packet() -> SealedPacket {
+    SealedPacket { bytes: vec![0; 64 << 20], ..packet(0) }
+}
+
+/// Reads data connections one after the other, each to its end; the first only after so long.
+fn read_late(data: &TcpListener, first: Duration, connections: usize) {
+    for (number, _) in (0..connections).enumerate() {
+        let mut socket = data.accept().unwrap().0;
+        if number == 0 {
+            thread::park_timeout(first);
+        }
+        // A connection that was given up ends with an error.
+        drop(io::copy(&mut socket, &mut io::sink()));
+    }
+}
+
+#[test]
+fn one_that_takes_nothing_of_a_packet_is_not_lost_while_its_control_connection_is_there() {
+    let ports = Ports::new();
+    let (address, data) = (ports.address(), ports.data.try_clone().unwrap());
+    let reading = thread::spawn(move || read_late(&data, ANSWER_LIMIT * 3 / 2, 1));
+    let (said, heard) = channel();
+    let serving = thread::spawn(move || serve(&ports.control, &said, &mut |_| Answer::Ok));
+    let mut relay = connect(&address).unwrap();
+    relay.packet(0, &large_packet()).unwrap();
+    assert!(!relay.began_chunk.load(Ordering::Relaxed));
+    drop(relay);
+    serving.join().unwrap();
+    reading.join().unwrap();
+    let said: Vec<Command> = heard.into_iter().collect();
+    assert_eq!((count(&said, Command::CreateSession), count(&said, Command::SendIndex)), (1, 1));
+}
+
+#[test]
+fn one_that_takes_nothing_of_a_packet_and_hangs_up_is() {
+    let ports = Ports::new();
+    let (address, data) = (ports.address(), ports.data.try_clone().unwrap());
+    let reading = thread::spawn(move || read_late(&data, ANSWER_LIMIT * 3 / 2, 2));
+    let serving = thread::spawn(move || {
+        let (said, _) = channel();
+        serve(&ports.control, &said, &mut |command| match command {
+            Command::SendMetadata => Answer::HangUp,
+            _ => Answer::Ok,
+        });
+        serve(&ports.control, &said, &mut |_| Answer::Ok);
+    });
+    let mut relay = connect(&address).unwrap();
+    let since = Instant::now();
+    relay.packet(0, &large_packet()).unwrap();
+    assert!(relay.began_chunk.load(Ordering::Relaxed));
+    assert!(since.elapsed() < HOLD_LIMIT);
+    drop(relay);
+    serving.join().unwrap();
+    reading.join().unwrap();
+}
+
+#[test]
+fn the_system_asks_whether_the_machine_of_a_relay_is_there() {
+    let ports = Ports::new();
+    let address = ports.address();
+    let serving = thread::spawn(move || {
+        serve(&ports.control, &channel().0, &mut |_| Answer::Ok);
+    });
+    let relay = connect(&address).unwrap();
+    let (is_asked, unacknowledged_ms) = relay.session.control.watched().unwrap();
+    assert!(is_asked);
+    assert_eq!(u128::from(unacknowledged_ms), ANSWER_LIMIT.as_millis());
+    drop(relay);
+    serving.join().unwrap();
 }

@@ -21,6 +21,7 @@ mod chunks;
 mod classes;
 mod cursor;
 mod documents;
+mod ended;
 mod entry;
 mod file;
 mod history;
@@ -30,6 +31,7 @@ mod metadata;
 mod packet;
 mod past;
 mod reach;
+mod renamed;
 mod returnable;
 mod segments;
 #[cfg(any(test, feature = "simulation"))]
@@ -40,7 +42,7 @@ mod untimed;
 mod viewing;
 mod writing;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -54,6 +56,7 @@ use self::chunks::Chunks;
 use self::classes::Classes;
 pub(crate) use self::cursor::{Cursor, Next};
 pub(crate) use self::documents::Documents;
+use self::ended::Ended;
 use self::entry::{Content, Entry};
 pub(crate) use self::entry::{Extent, Listed};
 pub(crate) use self::file::TraceFile;
@@ -62,6 +65,7 @@ pub(crate) use self::packet::{Packet, Page};
 use self::past::Past;
 pub(crate) use self::past::sealed_chunks;
 use self::reach::Reach;
+use self::renamed::Renamed;
 use self::returnable::Returnable;
 use self::stream::Stream;
 #[cfg(doc)]
@@ -93,12 +97,10 @@ pub(crate) struct Feed {
 #[derive(Debug, Default)]
 struct State {
     streams: BTreeMap<StreamHandle, Entry>,
-    /// Streams that their producer sends under another handle since it came back.
-    renamed: BTreeMap<StreamHandle, StreamHandle>,
+    renamed: Renamed,
     /// Streams whose producer may come back. Those of the past have ended too.
     returnable: Returnable,
-    /// Streams that ended, oldest first.
-    closed: VecDeque<StreamHandle>,
+    closed: Ended,
     traces: BTreeMap<RelativePath, ViewedTraceId>,
     /// The metadata stream of each trace.
     metadata: BTreeMap<ViewedTraceId, StreamHandle>,
@@ -119,8 +121,7 @@ impl State {
 
     /// What a producer sends under a handle.
     fn sent(&mut self, handle: StreamHandle) -> Option<&mut Entry> {
-        let handle = self.renamed.get(&handle).unwrap_or(&handle);
-        self.streams.get_mut(handle)
+        self.streams.get_mut(&self.renamed.known(handle))
     }
 
     fn metadata_of(&self, trace: ViewedTraceId) -> Option<(StreamHandle, u64, u64)> {

@@ -210,7 +210,7 @@ impl State {
             self.classes.is(trace, &entry.channel, class);
         }
         self.streams.insert(handle, entry);
-        self.closed.push_front(handle);
+        self.closed.first(handle);
         handle
     }
 }

@@ -89,7 +89,8 @@ impl Segments {
 
     /// Whether the packet `number` or a later one is in this chunk.
     pub(super) fn has_from(&self, chunk: ChunkKey, number: u64) -> bool {
-        self.0.iter().any(|segment| segment.chunk == chunk && segment.end() > number)
+        let older = self.0.partition_point(|segment| segment.end() <= number);
+        self.0.range(older..).any(|segment| segment.chunk == chunk)
     }
 
     /// Those that `which` picks are gone; gives how many.
@@ -149,6 +150,8 @@ mod tests {
             [0, 12, 14, 17, 21, 22].map(|number| segments.first_from(number)),
             [Some(10), Some(12), Some(18), Some(18), Some(21), None]
         );
+        assert!(segments.has_from(chunk(0), 0) && segments.has_from(chunk(0), 21));
+        assert!(!segments.has_from(chunk(0), 22) && !segments.has_from(chunk(1), 0));
         assert_eq!((segments.cut(1), segments.len()), (1, 1));
         assert_eq!(segments.first_from(0), Some(18));
     }

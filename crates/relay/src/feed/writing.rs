@@ -100,7 +100,7 @@ impl Feed {
     ) {
         let mut state = lock(&self.state);
         let State { streams, renamed, reach, span, classes, .. } = &mut *state;
-        let known = streams.get_mut(renamed.get(&handle).unwrap_or(&handle));
+        let known = streams.get_mut(&renamed.known(handle));
         let Some(known) = known else { return };
         let Content::Packets(stream) = &mut known.content else { return };
         if stream.class().is_none() {
@@ -165,7 +165,7 @@ impl Feed {
     /// A stream ended.
     pub(crate) fn close_stream(&self, handle: StreamHandle) {
         let mut state = lock(&self.state);
-        let handle = state.renamed.get(&handle).copied().unwrap_or(handle);
+        let handle = state.renamed.known(handle);
         state.end_stream(handle);
         self.let_go_of_closed(&mut state);
     }
@@ -173,7 +173,7 @@ impl Feed {
     /// The producer of a stream is gone, and may come back as long as the session is there.
     pub(crate) fn suspend_stream(&self, handle: StreamHandle) {
         let mut state = lock(&self.state);
-        let handle = state.renamed.get(&handle).copied().unwrap_or(handle);
+        let handle = state.renamed.known(handle);
         let Some(entry) = state.streams.get_mut(&handle) else { return };
         if let Content::Packets(stream) = &mut entry.content {
             stream.suspend();
@@ -190,7 +190,7 @@ impl Feed {
     /// Forgets the streams that ended first, of more than may be kept.
     pub(super) fn let_go_of_closed(&self, state: &mut State) {
         while state.closed.len() > self.closed_kept.max(1) {
-            let Some(oldest) = state.closed.pop_front() else { break };
+            let Some(oldest) = state.closed.take_first() else { break };
             self.remove(state, oldest);
         }
     }
@@ -201,9 +201,9 @@ impl Feed {
     }
 
     fn remove(&self, state: &mut State, handle: StreamHandle) {
-        let handle = state.renamed.get(&handle).copied().unwrap_or(handle);
+        let handle = state.renamed.known(handle);
         let Some(entry) = state.streams.remove(&handle) else { return };
-        state.renamed.retain(|_, to| *to != handle);
+        state.renamed.forget(handle);
         state.returnable.forget(&entry.key(), handle);
         if let Some(stream) = entry.packets() {
             self.budget.give_back(stream.len());
@@ -297,7 +297,7 @@ impl Feed {
     fn with_packets_of(&self, handle: StreamHandle, class: u64, act: impl FnOnce(&mut Stream)) {
         let mut state = lock(&self.state);
         let State { streams, renamed, classes, .. } = &mut *state;
-        let known = streams.get_mut(renamed.get(&handle).unwrap_or(&handle));
+        let known = streams.get_mut(&renamed.known(handle));
         let Some(Entry { content: Content::Packets(stream), trace, channel, .. }) = known else {
             return;
         };
@@ -323,7 +323,7 @@ impl State {
             return;
         };
         entry.close();
-        self.closed.push_back(handle);
+        self.closed.last(handle);
     }
 
     /// Whether a stream that is added is one whose producer has come back; viewers go on reading it.
@@ -341,9 +341,8 @@ impl State {
         };
         entry.reopen(owner);
         self.returnable.take(&key);
-        self.closed.retain(|closed| *closed != known);
-        self.renamed.retain(|_, to| *to != known);
-        self.renamed.insert(handle, known);
+        self.closed.forget(known);
+        self.renamed.rename(known, handle);
         true
     }
 }

@@ -56,31 +56,40 @@ pub(crate) fn put_back(
     streams: &BTreeSet<RelativePath>,
 ) -> Result<()> {
     for path in streams.iter().map(parent).collect::<BTreeSet<_>>() {
-        complete_folder(root, &chunk.join_path(&path), std::iter::empty())?;
+        let folder = chunk.join_path(&path);
+        if root.exists(&folder.join_path(&relative(REPLACED))) {
+            complete_folder(root, &folder, std::iter::empty())?;
+        }
     }
     Ok(())
 }
 
-/// Replaces a folder's metadata by the first of those put aside and `spare` that declare more.
+/// Replaces a folder's metadata by the first of those put aside and `spare` that declare more. Those that end with half a
+/// declaration, which spoils all before it, end before that.
 fn complete_folder(
     root: &Root,
     folder: &RelativePath,
     spare: impl Iterator<Item = RelativePath>,
 ) -> Result<()> {
     let replaced = folder.join_path(&relative(REPLACED));
+    let place = folder.join_path(&relative(METADATA));
     let was_replaced = root.exists(&replaced);
-    let mut own = None;
-    for place in was_replaced.then(|| replaced.clone()).into_iter().chain(spare) {
-        let Some(other) = Declared::read(root, &place)? else { continue };
-        if own.is_none() {
-            let place = folder.join_path(&relative(METADATA));
-            own = Some(Declared::read(root, &place)?.unwrap_or_default());
-        }
-        if own.as_ref().is_some_and(|own| other.is_more_than(own)) {
-            tracing::info!(%folder, from = %place, "metadata that were not whole are those from before again");
-            root.write_whole(folder, METADATA, &other.bytes)?;
-            break;
-        }
+    let own = Declared::read(root, &place)?.unwrap_or_default();
+    let mut is_own = true;
+    for from in was_replaced.then(|| replaced.clone()).into_iter().chain(spare) {
+        let Some(other) = Declared::read(root, &from)?.filter(|other| other.is_more_than(&own))
+        else {
+            continue;
+        };
+        tracing::info!(%folder, %from, "metadata that were not whole are those from before again");
+        root.write_whole(folder, METADATA, other.whole())?;
+        is_own = false;
+        break;
+    }
+    let is_all = (own.bytes.len() as u64) < MAX_METADATA;
+    if is_own && is_all && own.whole().len() < own.bytes.len() {
+        tracing::info!(%folder, "metadata end before a declaration that is not whole");
+        root.cut_file(&place, own.whole().len() as u64)?;
     }
     if was_replaced { root.remove_file(&replaced) } else { Ok(()) }
 }
@@ -117,6 +126,8 @@ fn chunks_before(
 #[derive(Debug, Default)]
 struct Declared {
     bytes: Vec<u8>,
+    /// How many bytes of them declare it; all of those that declare nothing.
+    whole: usize,
     class: Option<TraceClass>,
 }
 
@@ -131,8 +142,12 @@ impl Declared {
         if bytes.is_empty() {
             return Ok(None);
         }
-        let class = readable(&bytes);
-        Ok(Some(Self { bytes, class }))
+        let (whole, class) = readable(&bytes).unzip();
+        Ok(Some(Self { whole: whole.unwrap_or(bytes.len()), bytes, class }))
+    }
+
+    fn whole(&self) -> &[u8] {
+        self.bytes.get(..self.whole).unwrap_or(&self.bytes)
     }
 
     fn is_more_than(&self, other: &Self) -> bool {
@@ -145,15 +160,16 @@ impl Declared {
     }
 }
 
-/// What metadata declare, but for half a declaration at their end.
-fn readable(bytes: &[u8]) -> Option<TraceClass> {
+/// What metadata declare, but for half a declaration at their end, and how many bytes that takes.
+fn readable(bytes: &[u8]) -> Option<(usize, TraceClass)> {
     let bytes = bytes.get(..whole_metadata_packets(bytes))?;
-    TraceClass::parse(bytes).ok().or_else(|| {
-        let mut documents = Documents::default();
-        documents.push(bytes);
-        let whole = usize::try_from(documents.whole()).ok()?;
-        TraceClass::parse(bytes.get(..whole)?).ok()
-    })
+    if let Ok(class) = TraceClass::parse(bytes) {
+        return Some((bytes.len(), class));
+    }
+    let mut documents = Documents::default();
+    documents.push(bytes);
+    let whole = usize::try_from(documents.whole()).ok()?;
+    Some((whole, TraceClass::parse(bytes.get(..whole)?).ok()?))
 }
 
 /// Whether metadata declare all that others of the same trace do.

@@ -252,9 +252,9 @@ impl SealJob {
     /// Makes the chunk complete and durable where it is; gives the name of its manifest.
     fn prepare(&self, root: &Root, to: &RelativePath) -> Result<&'static str> {
         let (number, entry) = &self.journal;
-        self.complete_metadata(root)?;
-        self.complete_indexes(root)?;
-        self.sync(root)?;
+        let members = self.complete_metadata(root)?;
+        self.complete_indexes(root, &members)?;
+        self.sync(root, &members)?;
         self.session.map_or(Ok(()), |session| resume::sync(root, session))?;
         let manifest = self.write_manifest(root, to)?;
         journal::sync_streams(root, *number)?;
@@ -263,23 +263,26 @@ impl SealJob {
         Ok(manifest)
     }
 
-    /// Finishes what its producer began to send anew.
-    fn complete_metadata(&self, root: &Root) -> Result<()> {
+    /// Finishes what its producer began to send anew; gives the streams that there are then, which may be a metadata stream more.
+    fn complete_metadata(&self, root: &Root) -> Result<BTreeSet<RelativePath>> {
+        let mut members = self.members.clone();
         match self.sealed_by {
-            SealedBy::Closed => metadata::put_back(root, &self.from, &self.members),
+            SealedBy::Closed => metadata::put_back(root, &self.from, &self.members)?,
             _ => {
                 let chunk = (self.chunk.get(), &self.from);
-                metadata::complete(root, &self.journal.1.folder, chunk, &self.members).map(drop)
+                let session = &self.journal.1.folder;
+                members.append(&mut metadata::complete(root, session, chunk, &self.members)?);
             }
         }
+        Ok(members)
     }
 
     /// Makes the entries that never came from the headers of their packets.
-    fn complete_indexes(&self, root: &Root) -> Result<()> {
+    fn complete_indexes(&self, root: &Root, members: &BTreeSet<RelativePath>) -> Result<()> {
         let misses_entries =
             self.misses_entries || self.losses.values().any(Losses::may_miss_entries);
         if misses_entries && self.begin.is_some() {
-            mend(root, &self.from, Parts::Streams(&self.members), true)?;
+            mend(root, &self.from, Parts::Streams(members), true)?;
         }
         Ok(())
     }
@@ -300,9 +303,9 @@ impl SealJob {
     }
 
     /// Brings every file and folder of the chunk to the disk.
-    fn sync(&self, root: &Root) -> Result<()> {
+    fn sync(&self, root: &Root, members: &BTreeSet<RelativePath>) -> Result<()> {
         let mut folders = BTreeSet::new();
-        for member in &self.members {
+        for member in members {
             let mut path = self.from.clone();
             folders.insert(path.clone());
             let depth = member.components().count().saturating_sub(1);

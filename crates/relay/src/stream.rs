@@ -345,9 +345,12 @@ impl Stream {
         let Some(data) = self.data(env, folder)? else { return Ok(false) };
         let Some(files) = &mut self.files else { return Ok(false) };
         let end = files.data_len + bytes.len() as u64 + padding;
-        env.root.write_at(&data, bytes, files.data_len).on("write", path.as_path())?;
-        if padding > 0 {
-            data.set_len(end).on("extend", path.as_path())?;
+        let written = env.root.write_at(&data, bytes, files.data_len);
+        let padded = written.and_then(|()| if padding > 0 { data.set_len(end) } else { Ok(()) });
+        if let Err(error) = padded {
+            // Half a declaration spoils those before it.
+            drop(data.set_len(files.data_len));
+            return Err(error).on("write", path.as_path());
         }
         files.data_len = end;
         self.feed.metadata(self.shown, bytes, padding);

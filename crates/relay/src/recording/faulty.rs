@@ -16,10 +16,10 @@ use ctf::writer::{EventHeader, PacketStart, Schema, StreamClass, TraceClass};
 use rustix::io::Errno;
 use tracedir::manifest::{self, Manifest};
 use wire::live::{
-    AddStream, ChunkId, CloseAction, CloseStream, CloseTraceChunk, CreateSession, CreateTraceChunk,
-    DataHeader, FullIndexFields, Name, NetSeqNum, PacketIndex, PacketSeqNum, ProtocolMinor,
-    RelativePath, RelaySessionId, ResetMetadata, RotateStreams, SendMetadata, SessionIdentity,
-    SessiondSessionId, SessiondUuid, StreamHandle, StreamPosition, TracefileLimit, UnixSeconds,
+    AddStream, ChunkId, CloseAction, CloseStream, CloseTraceChunk, CreateTraceChunk, DataHeader,
+    FullIndexFields, NetSeqNum, PacketIndex, PacketSeqNum, ProtocolMinor, RelativePath,
+    RelaySessionId, ResetMetadata, RotateStreams, SendMetadata, StreamHandle, StreamPosition,
+    TracefileLimit, UnixSeconds,
 };
 
 use super::Recording;
@@ -33,6 +33,7 @@ use crate::error::{Error, Result};
 use crate::intake::Intake;
 use crate::names::Names;
 use crate::recover::recover;
+use crate::registry::tests::{request, stream_request};
 use crate::registry::{Registry, Shared};
 use crate::root::Root;
 
@@ -101,24 +102,9 @@ fn with_room<T>(mut action: impl FnMut() -> Result<T>) -> Result<T> {
 
 impl Producer {
     fn new(registry: Arc<Registry>) -> Result<Self> {
-        let create = CreateSession {
-            session_name: Some(Name::new("s").unwrap()),
-            hostname: Some(Name::new("host").unwrap()),
-            live_timer_us: 0,
-            snapshot: false,
-            identity: Some(SessionIdentity {
-                base_path: RelativePath::default(),
-                name_has_creation_time: false,
-                sessiond: SessiondUuid([7; 16]),
-                sessiond_session: SessiondSessionId::new(1),
-                created: UnixSeconds::new(BEGIN),
-                current_chunk: None,
-                trace_format: None,
-            }),
-        };
         let who = Who::default();
         let (id, shared, _) =
-            with_room(|| registry.create_session(ProtocolMinor::OURS, &create, &who))?;
+            with_room(|| registry.create_session(ProtocolMinor::OURS, &request(), &who))?;
         let intake = Intake::new(Arc::clone(&registry), who);
         Ok(Self { registry, intake, id, shared, acknowledged: BTreeSet::new() })
     }
@@ -155,10 +141,10 @@ impl Producer {
         chunk: u64,
     ) -> Result<StreamHandle> {
         let request = AddStream {
-            channel: Name::new(channel).unwrap(),
             path: RelativePath::new(FOLDER).unwrap(),
             tracefile,
             chunk: Some(ChunkId::new(chunk)),
+            ..stream_request(channel)
         };
         with_room(|| {
             let handle = self.registry.new_handle(&self.shared)?;

@@ -16,5 +16,5 @@ mod time;
 
 pub use errno::errno_name;
 pub use id::{CpuId, Fd, Pid, Tid};
-pub use syscall::{syscall_name, syscall_number};
+pub use syscall::{compat_syscall_name, syscall_name, syscall_number};
 pub use time::{Nanos, TimeRange, Timestamp};

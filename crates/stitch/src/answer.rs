@@ -121,6 +121,9 @@ pub struct Syscall {
     pub bytes: u64,
     /// Negative return values, but for calls that the kernel starts again by itself.
     pub errors: u64,
+    /// Returns that events were lost before, so that it is uncertain of which call of this name they are; in no other figure.
+    #[serde(default)]
+    pub uncertain: u64,
     /// The files they worked on, most time first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<File>>,
@@ -194,6 +197,13 @@ pub struct Loss {
     pub phases_outside_requests: u64,
     /// Returns from system calls whose entry was not seen.
     pub calls_without_begin: u64,
+    /// Returns from system calls that events were lost before, of a thread that was on the CPU that lost them: of the call
+    /// that was seen to begin, or of a later one of its name. Counted in no other figure.
+    #[serde(default)]
+    pub uncertain_calls: u64,
+    /// Operations that were given to io_uring rings by calls: no event shows them.
+    #[serde(default)]
+    pub ring_operations: u64,
     /// Calls and spans of which nobody knows the thread.
     pub without_thread: u64,
     /// Events whose time goes back inside their stream.

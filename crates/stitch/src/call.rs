@@ -13,13 +13,22 @@ use crate::name::CallName;
 /// The call that a thread is in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum InFlight {
-    /// Whatever it was at the left boundary.
-    AsLeft,
+    /// Whatever a thread was in at the left boundary.
+    AsLeft(LeftCall),
     /// None, or none that anyone saw begin.
     Nothing,
     /// The call that gave birth to this thread; its return here is no call of the thread.
     Birth,
     Call(Box<Call>),
+}
+
+/// The call of a thread at the left boundary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeftCall {
+    /// Whose: that of the thread whose number this one took by an exec; else its own.
+    pub(crate) of: Option<Tid>,
+    /// Whether events of the thread were lost since.
+    pub(crate) is_uncertain: bool,
 }
 
 /// A call that has begun.
@@ -31,8 +40,96 @@ pub(crate) struct Call {
     pub(crate) file: Option<Ident>,
     /// Whether it names that file by a path.
     pub(crate) by_path: bool,
-    /// What its return value will stand for.
-    pub(crate) makes: Option<Entry>,
+    pub(crate) makes: Makes,
+    /// What the file is called once the call succeeds: a socket by the address it gets.
+    pub(crate) names: Option<Name>,
+    /// Whether events of the thread were lost since it began: its return may be that of another call of this name.
+    pub(crate) is_uncertain: bool,
+}
+
+/// What a call puts into the descriptor table when it succeeds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Makes {
+    Nothing,
+    /// What its return value stands for.
+    One(Entry),
+    /// What both of the descriptors stand for that it writes to the caller's memory.
+    Pair(Entry),
+}
+
+impl InFlight {
+    pub(crate) const AS_LEFT: Self = Self::AsLeft(LeftCall { of: None, is_uncertain: false });
+
+    /// As at the left boundary, but for events that were lost since.
+    pub(crate) const UNCERTAIN: Self = Self::AsLeft(LeftCall { of: None, is_uncertain: true });
+
+    /// Events of the thread are missing from here on.
+    pub(crate) fn taint(&mut self) {
+        match self {
+            Self::AsLeft(left) => left.is_uncertain = true,
+            Self::Birth => *self = Self::Nothing,
+            Self::Nothing => {}
+            Self::Call(call) => call.is_uncertain = true,
+        }
+    }
+
+    /// The call as the thread that takes over this one's number has it. `own` is this thread.
+    pub(crate) fn handed_over(mut self, own: Tid) -> Self {
+        if let Self::AsLeft(left) = &mut self {
+            left.of.get_or_insert(own);
+        }
+        self
+    }
+
+    /// Puts the state at the left boundary in. `own` is this thread.
+    pub(crate) fn resolve(&mut self, own: Tid, left: &impl Left) {
+        match self {
+            Self::AsLeft(LeftCall { of: Some(of), is_uncertain }) => {
+                let (of, is_uncertain) = (*of, *is_uncertain);
+                *self = left.in_flight(of).clone().handed_over(of);
+                if is_uncertain {
+                    self.taint();
+                }
+                if *self == Self::AsLeft(LeftCall { of: Some(own), is_uncertain }) {
+                    *self = Self::AsLeft(LeftCall { of: None, is_uncertain });
+                }
+            }
+            Self::Call(call) => call.resolve(left),
+            Self::AsLeft(LeftCall { of: None, .. }) | Self::Nothing | Self::Birth => {}
+        }
+    }
+
+    /// Appends what the window to the right knows of this register, resolved.
+    pub(crate) fn append(&mut self, right: Self) {
+        match right {
+            Self::AsLeft(LeftCall { of: None, is_uncertain: true }) => self.taint(),
+            Self::AsLeft(LeftCall { of: None, is_uncertain: false }) => {}
+            other => *self = other,
+        }
+    }
+}
+
+impl Makes {
+    pub(crate) fn one(&self) -> Option<&Entry> {
+        match self {
+            Self::One(entry) => Some(entry),
+            Self::Nothing | Self::Pair(_) => None,
+        }
+    }
+
+    pub(crate) fn pair(&self) -> Option<&Entry> {
+        match self {
+            Self::Pair(entry) => Some(entry),
+            Self::Nothing | Self::One(_) => None,
+        }
+    }
+
+    fn resolve(&mut self, left: &impl Left) {
+        match self {
+            Self::One(entry) | Self::Pair(entry) => entry.resolve(left),
+            Self::Nothing => {}
+        }
+    }
 }
 
 impl Call {
@@ -41,13 +138,20 @@ impl Call {
         self.name == *name || name.is_empty()
     }
 
+    /// The file and the name that it has from this return on.
+    pub(crate) fn names(&self, exit: &HeadExit) -> Option<(Ident, Name)> {
+        const EINPROGRESS: i64 = 115;
+        let succeeds = exit.ret == 0 || (self.name.text() == "connect" && exit.ret == -EINPROGRESS);
+        let sure = !self.is_uncertain && !exit.is_uncertain && self.ends_with(&exit.name);
+        let (file, name) = self.file.clone().zip(self.names.clone())?;
+        (succeeds && sure).then_some((file, name))
+    }
+
     pub(crate) fn resolve(&mut self, left: &impl Left) {
         if let Some(file) = &mut self.file {
             file.resolve(left);
         }
-        if let Some(entry) = &mut self.makes {
-            entry.resolve(left);
-        }
+        self.makes.resolve(left);
     }
 }
 
@@ -159,20 +263,16 @@ pub(crate) fn is_transfer(name: &str) -> bool {
     )
 }
 
-/// Whether a call may return a new descriptor: the ones whose entry must be known to say what the number stands for.
-pub(crate) fn may_make_descriptor(name: &str) -> bool {
+/// Whether a call that succeeds returns a new descriptor: what the number stood for before is gone.
+pub(crate) fn always_makes_descriptor(name: &str) -> bool {
     matches!(
         name,
-        // A return without a name.
-        "" | "open"
+        "open"
             | "openat"
             | "openat2"
             | "open_by_handle_at"
             | "creat"
             | "dup"
-            | "dup2"
-            | "dup3"
-            | "fcntl"
             | "socket"
             | "accept"
             | "accept4"
@@ -182,8 +282,7 @@ pub(crate) fn may_make_descriptor(name: &str) -> bool {
             | "epoll_create1"
             | "timerfd_create"
             | "memfd_create"
-            | "signalfd"
-            | "signalfd4"
+            | "memfd_secret"
             | "inotify_init"
             | "inotify_init1"
             | "pidfd_open"
@@ -192,16 +291,24 @@ pub(crate) fn may_make_descriptor(name: &str) -> bool {
             | "io_uring_setup"
             | "userfaultfd"
             | "fanotify_init"
-            | "bpf"
+            | "open_tree"
+            | "fsopen"
+            | "fsmount"
+            | "fspick"
     )
 }
 
+/// Whether some calls of this name return a new descriptor: the entry says whether this one does. A return may have no name.
+pub(crate) fn may_make_descriptor(name: &str) -> bool {
+    matches!(name, "" | "dup2" | "dup3" | "fcntl" | "fcntl64" | "signalfd" | "signalfd4" | "bpf")
+}
+
 impl ClassTerm {
-    /// The class by the kind of the file, once its name is certain.
+    /// The class by the kind of the file, once that is certain.
     pub(crate) fn settled(self) -> Self {
         match &self {
-            Self::File(ident) => match ident.name() {
-                Some(name) => Self::Known(Class::of_kind(name.kind)),
+            Self::File(ident) => match ident.kind() {
+                Some(kind) => Self::Known(Class::of_kind(kind)),
                 None => self,
             },
             Self::Known(_) | Self::LeftCall(..) => self,
@@ -219,17 +326,27 @@ impl Class {
     }
 }
 
-/// A return from a call that began before the window.
+/// A return from a call, which may have begun before the window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HeadExit {
+    /// The thread that it returns to.
+    pub(crate) tid: Tid,
     pub(crate) name: CallName,
     pub(crate) at: Timestamp,
     pub(crate) ret: i64,
     /// What it opened, when the return says so.
     pub(crate) opened: Option<Name>,
+    /// Whether events of the thread were lost since the left boundary.
+    pub(crate) is_uncertain: bool,
 }
 
 impl HeadExit {
+    /// The return as it stands behind what else is known of its call.
+    pub(crate) fn after(mut self, left: LeftCall) -> Self {
+        self.is_uncertain |= left.is_uncertain;
+        self
+    }
+
     /// Whether this is a child's first return from the call that made it.
     pub(crate) fn is_birth(&self) -> bool {
         self.ret == 0 && matches!(self.name.text(), "clone" | "clone3" | "fork" | "vfork")
@@ -267,6 +384,8 @@ impl Figures {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CallTotal {
     pub(crate) all: Figures,
+    /// Returns that a loss of events lies before: of that call, or of a later one of its name.
+    pub(crate) uncertain: u64,
     /// Bound: files the calls worked on; shown by name, at most 1,000 per answer.
     pub(crate) files: Keyed<Ident, Figures>,
 }
@@ -275,28 +394,21 @@ pub(crate) struct CallTotal {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Calls {
     pub(crate) total: Keyed<CallName, CallTotal>,
-    /// At most one per thread: the first return, when its begin was not seen.
+    /// The first return, when its begin was not seen. At most one for each thread of the left part.
     pub(crate) heads: BTreeMap<Tid, HeadExit>,
     /// Returns whose begin nobody will ever find.
     pub(crate) without_begin: u64,
 }
 
 impl Calls {
-    /// Counts a return: with its begin, as one that waits for the left, or as one without a begin.
-    pub(crate) fn count(&mut self, tid: Tid, exit: &HeadExit, in_flight: &InFlight) {
+    /// Counts a return: with its begin, as one that waits for the left, or as one without a begin. `own` is the thread that
+    /// this call is in flight of.
+    pub(crate) fn count(&mut self, own: Tid, exit: &HeadExit, in_flight: &InFlight) {
         match in_flight {
-            InFlight::AsLeft => {
-                self.heads.insert(tid, exit.clone());
+            InFlight::AsLeft(left) => {
+                self.heads.insert(left.of.unwrap_or(own), exit.clone().after(*left));
             }
-            InFlight::Call(call) if call.ends_with(&exit.name) => {
-                let figures = Figures::of(call, exit);
-                let total = self.total.or_default(&call.name);
-                total.all.add(figures);
-                let opened = exit.opened.clone().map(Ident::named);
-                if let Some(file) = opened.as_ref().or(call.file.as_ref()) {
-                    total.files.or_default(file).add(figures);
-                }
-            }
+            InFlight::Call(call) if call.ends_with(&exit.name) => self.complete(call, exit),
             InFlight::Birth if exit.name.is_empty() && exit.ret == 0 => {}
             InFlight::Birth | InFlight::Nothing | InFlight::Call(_) => {
                 if !exit.is_birth() {
@@ -306,10 +418,30 @@ impl Calls {
         }
     }
 
+    fn complete(&mut self, call: &Call, exit: &HeadExit) {
+        let total = self.total.or_default(&call.name);
+        if call.is_uncertain || exit.is_uncertain {
+            total.uncertain = total.uncertain.saturating_add(1);
+            return;
+        }
+        let figures = Figures::of(call, exit);
+        total.all.add(figures);
+        let opened = exit.opened.clone().map(Ident::named);
+        if let Some(file) = opened.as_ref().or(call.file.as_ref()) {
+            total.files.or_default(file).add(figures);
+        }
+    }
+
+    /// Returns that events were lost before.
+    pub(crate) fn uncertain(&self) -> u64 {
+        self.total.values().map(|total| total.uncertain).sum()
+    }
+
     pub(crate) fn add(&mut self, other: Self) {
         for (name, total) in other.total.into_entries() {
             let mine = self.total.or_default(&name);
             mine.all.add(total.all);
+            mine.uncertain = mine.uncertain.saturating_add(total.uncertain);
             for (file, figures) in total.files.into_entries() {
                 mine.files.or_default(&file).add(figures);
             }
@@ -323,8 +455,8 @@ impl Calls {
         for total in self.total.values_mut() {
             total.files.rekey(Ident::is_settled, |file| file.resolve(left), Figures::add);
         }
-        for (tid, exit) in std::mem::take(&mut self.heads) {
-            self.count(tid, &exit, left.in_flight(tid));
+        for (own, exit) in std::mem::take(&mut self.heads) {
+            self.count(own, &exit, left.in_flight(own));
         }
     }
 }

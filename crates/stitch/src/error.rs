@@ -106,6 +106,8 @@ pub enum Assumption {
         /// The process.
         pid: Option<Pid>,
     },
+    /// Which processes share a descriptor table.
+    Sharing,
 }
 
 impl fmt::Display for Assumption {
@@ -121,6 +123,7 @@ impl fmt::Display for Assumption {
             Self::ProcessOf { tid, pid: None } => {
                 write!(f, "nobody knew the process of thread {tid}")
             }
+            Self::Sharing => f.write_str("other processes shared descriptor tables"),
             Self::TableOf { table, pid } => {
                 let address = table.address();
                 match pid {

@@ -55,6 +55,9 @@ pub enum FactKind<S> {
         child: Tid,
         /// The child's process.
         child_pid: Pid,
+        /// Whether a child that is a process has the parent's descriptor table and not a copy. `None` when the record does
+        /// not say: then the call tells in which it is born.
+        shares_table: Option<bool>,
         /// The child's command name.
         comm: S,
     },
@@ -62,6 +65,9 @@ pub enum FactKind<S> {
     Exec {
         /// The new command name.
         comm: S,
+        /// The thread that asked for it, when it took the number of its process's first thread by that. The fact's thread
+        /// is the number it has from now on.
+        old: Option<Tid>,
     },
     /// A thread ends.
     Exit {
@@ -304,6 +310,15 @@ pub enum Effect<S> {
         /// Whether exec closes it.
         close_on_exec: bool,
     },
+    /// Writes two descriptors for something without a path to the caller's memory.
+    MakePair {
+        /// What it is called.
+        name: S,
+        /// What kind of file it is.
+        kind: Kind,
+        /// Whether exec closes them.
+        close_on_exec: bool,
+    },
     /// Returns another descriptor for the file of the call's descriptor.
     Duplicate {
         /// Whether exec closes it.
@@ -311,10 +326,25 @@ pub enum Effect<S> {
     },
     /// Frees the call's descriptor.
     Close,
+    /// Frees the descriptors from `first` to `last`.
+    CloseRange {
+        /// The first.
+        first: Fd,
+        /// The last.
+        last: Fd,
+        /// Marks them to be closed by exec instead.
+        only_mark: bool,
+        /// Gives the process a table of its own before.
+        leaves_table: bool,
+    },
     /// Sets whether exec closes the call's descriptor.
     SetCloseOnExec(bool),
-    /// Gives the call's descriptor a peer or a local address.
+    /// Gives the call's descriptor a peer or a local address if it succeeds.
     Address(S),
+    /// A process that is born in the call shares the table.
+    ShareTable,
+    /// Gives the process a table of its own if it succeeds.
+    LeaveTable,
 }
 
 impl<S> CallArgs<S> {
@@ -323,6 +353,14 @@ impl<S> CallArgs<S> {
 }
 
 impl<S> Fact<S> {
+    /// The thread that took the number of the fact's thread by an exec, when it was another.
+    pub(crate) fn taken_over(&self) -> Option<Tid> {
+        match self.kind {
+            FactKind::Exec { old, .. } => old.filter(|old| self.tid.is_some_and(|tid| tid != *old)),
+            _ => None,
+        }
+    }
+
     /// The same fact with other texts.
     pub fn map<T>(self, text: &mut impl FnMut(S) -> T) -> Fact<T> {
         let Self { at, cpu, tid, pid, kind } = self;
@@ -338,10 +376,10 @@ impl<S> FactKind<S> {
                 FactKind::Switch { prev, prev_comm, left_as, next, next_comm }
             }
             Self::Wakeup { tid, comm } => FactKind::Wakeup { tid, comm: text(comm) },
-            Self::Fork { child, child_pid, comm } => {
-                FactKind::Fork { child, child_pid, comm: text(comm) }
+            Self::Fork { child, child_pid, shares_table, comm } => {
+                FactKind::Fork { child, child_pid, shares_table, comm: text(comm) }
             }
-            Self::Exec { comm } => FactKind::Exec { comm: text(comm) },
+            Self::Exec { comm, old } => FactKind::Exec { comm: text(comm), old },
             Self::Exit { tid, is_last } => FactKind::Exit { tid, is_last },
             Self::CallEntry { name, args } => {
                 FactKind::CallEntry { name: text(name), args: args.map(text) }
@@ -393,8 +431,16 @@ impl<S> CallArgs<S> {
             Effect::Make { name, kind, close_on_exec } => {
                 Effect::Make { name: text(name), kind, close_on_exec }
             }
+            Effect::MakePair { name, kind, close_on_exec } => {
+                Effect::MakePair { name: text(name), kind, close_on_exec }
+            }
             Effect::Duplicate { close_on_exec } => Effect::Duplicate { close_on_exec },
             Effect::Close => Effect::Close,
+            Effect::CloseRange { first, last, only_mark, leaves_table } => {
+                Effect::CloseRange { first, last, only_mark, leaves_table }
+            }
+            Effect::ShareTable => Effect::ShareTable,
+            Effect::LeaveTable => Effect::LeaveTable,
             Effect::SetCloseOnExec(value) => Effect::SetCloseOnExec(value),
             Effect::Address(address) => Effect::Address(text(address)),
         };

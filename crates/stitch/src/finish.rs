@@ -165,6 +165,8 @@ impl<'a> Finish<'a> {
             abandoned_phases: count.abandoned_phases,
             phases_outside_requests: count.outside_requests,
             calls_without_begin: self.summary.processes.values().map(without_begin).sum(),
+            uncertain_calls: self.summary.processes.values().map(Calls::uncertain).sum(),
+            ring_operations: count.ring_operations,
             without_thread: count.without_thread,
             backward_times: count.backward,
         };
@@ -255,7 +257,7 @@ impl<'a> Finish<'a> {
     fn name(&self, ident: &Ident) -> Option<Name> {
         let ident = ident.closed();
         let learnt = || self.names.get(&ident).map(|(_, name)| name.clone());
-        ident.name().cloned().or_else(learnt)
+        ident.name().cloned().or_else(learnt).or_else(|| ident.made_name().cloned())
     }
 
     fn file_name(&self, ident: &Ident) -> Arc<str> {
@@ -282,6 +284,7 @@ impl<'a> Finish<'a> {
                     ns: total.all.ns,
                     bytes: total.all.bytes,
                     errors: total.all.errors,
+                    uncertain: total.uncertain,
                     files: Some(file_rows(files)),
                 }
             })

@@ -4,13 +4,13 @@
 //! guard that applies decides; when none does, the base does. Terms are flat lists, so that neither merging nor reading
 //! one from a file recurses.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{Fd, Pid, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::call::InFlight;
+use crate::descriptors::{Table, TableId};
 use crate::name::CallName;
 
 /// What kind of file a descriptor stands for, as far as waiting for it is concerned.
@@ -70,8 +70,10 @@ enum Base {
     Named(Name),
     /// Something that appeared under this number at or after that time, without a name of its own.
     Fresh(Number),
+    /// What a call that this thread entered at that time made, which is called so until something tells a better name.
+    Made(Timestamp, Tid, Name),
     /// What the number stood for at the left boundary.
-    AtLeft(Pid, Fd),
+    AtLeft(TableId, Fd),
 }
 
 /// A descriptor number of a process from a point in time on.
@@ -85,9 +87,16 @@ pub(crate) struct Number {
 /// The return of a call that began before the window.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Maker {
+    /// The thread whose call at the left boundary it is.
     pub(crate) tid: Tid,
     /// The call that returned; the one in flight must be the same.
     pub(crate) call: CallName,
+    /// The descriptor that it gave.
+    pub(crate) number: Number,
+    /// Whether it is one of the two that the call wrote to memory.
+    pub(crate) is_of_pair: bool,
+    /// Whether events of the thread were lost since the left boundary.
+    pub(crate) is_uncertain: bool,
 }
 
 /// Whether exec closes a descriptor.
@@ -101,27 +110,21 @@ pub(crate) struct Flag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 enum FlagBase {
     Known(bool),
-    AtLeft(Pid, Fd),
+    AtLeft(TableId, Fd),
 }
 
 /// The state at the left boundary, as far as terms ask for it.
 pub(crate) trait Left {
-    /// The table a process had.
-    fn table(&self, pid: Pid) -> Table;
+    /// A table.
+    fn table(&self, id: TableId) -> Table;
     /// What a number stood for.
-    fn entry(&self, pid: Pid, fd: Fd) -> Entry;
+    fn entry(&self, id: TableId, fd: Fd) -> Entry;
     /// The call a thread was in.
     fn in_flight(&self, tid: Tid) -> &InFlight;
 
     /// What the call in flight of a thread makes.
     fn made_by(&self, maker: &Maker) -> Made {
-        match self.in_flight(maker.tid) {
-            InFlight::AsLeft => Made::AskFurtherLeft,
-            InFlight::Call(call) if call.ends_with(&maker.call) => {
-                call.makes.clone().map_or(Made::Nothing, Made::File)
-            }
-            InFlight::Nothing | InFlight::Birth | InFlight::Call(_) => Made::Nothing,
-        }
+        maker.made(self.in_flight(maker.tid))
     }
 }
 
@@ -131,7 +134,32 @@ pub(crate) enum Made {
     File(Entry),
     Nothing,
     /// The boundary of the left part decides.
-    AskFurtherLeft,
+    AskFurtherLeft(Maker),
+}
+
+impl Maker {
+    /// What the call makes that the thread was in. When events were lost since it began, its return may be that of a later
+    /// call of its name, and nobody knows what that made.
+    pub(crate) fn made(&self, in_flight: &InFlight) -> Made {
+        match in_flight {
+            InFlight::AsLeft(left) => Made::AskFurtherLeft(Self {
+                tid: left.of.unwrap_or(self.tid),
+                is_uncertain: self.is_uncertain || left.is_uncertain,
+                ..self.clone()
+            }),
+            InFlight::Call(call) if call.ends_with(&self.call) => {
+                let made = if self.is_of_pair { call.makes.pair() } else { call.makes.one() };
+                match made {
+                    None => Made::Nothing,
+                    Some(_) if self.is_uncertain || call.is_uncertain => {
+                        Made::File(Entry::fresh(self.number))
+                    }
+                    Some(entry) => Made::File(entry.clone()),
+                }
+            }
+            InFlight::Nothing | InFlight::Birth | InFlight::Call(_) => Made::Nothing,
+        }
+    }
 }
 
 /// One line of a descriptor table.
@@ -150,8 +178,13 @@ impl Ident {
         Self { guards: Vec::new(), base: Base::Fresh(number) }
     }
 
-    fn at_left(pid: Pid, fd: Fd) -> Self {
-        Self { guards: Vec::new(), base: Base::AtLeft(pid, fd) }
+    /// What a call makes that this thread enters at that time.
+    pub(crate) fn made(at: Timestamp, tid: Tid, name: Name) -> Self {
+        Self { guards: Vec::new(), base: Base::Made(at, tid, name) }
+    }
+
+    fn at_left(id: TableId, fd: Fd) -> Self {
+        Self { guards: Vec::new(), base: Base::AtLeft(id, fd) }
     }
 
     /// The name, when it is certain.
@@ -162,10 +195,26 @@ impl Ident {
         }
     }
 
+    /// What it is called when nothing tells a better name.
+    pub(crate) fn made_name(&self) -> Option<&Name> {
+        match &self.base {
+            Base::Made(_, _, name) => Some(name),
+            Base::Named(_) | Base::Fresh(_) | Base::AtLeft(..) => None,
+        }
+    }
+
+    /// What kind of file it is, when that is certain.
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        match &self.base {
+            Base::Named(name) | Base::Made(_, _, name) if self.guards.is_empty() => Some(name.kind),
+            _ => None,
+        }
+    }
+
     /// The descriptor number under which something without a name was first met.
     pub(crate) fn number(&self) -> Option<Fd> {
         match &self.base {
-            Base::Named(_) => None,
+            Base::Named(_) | Base::Made(..) => None,
             Base::Fresh(number) => Some(number.fd),
             Base::AtLeft(_, fd) => Some(*fd),
         }
@@ -187,7 +236,7 @@ impl Ident {
                 Guard::MadeBy(ref maker) => match left.made_by(maker) {
                     Made::File(entry) => chosen = Some(entry.ident),
                     Made::Nothing => {}
-                    Made::AskFurtherLeft => open.push(guard),
+                    Made::AskFurtherLeft(maker) => open.push(Guard::MadeBy(maker)),
                 },
                 Guard::ClosedByExec { mut flag, number } => {
                     flag.resolve(left);
@@ -203,7 +252,7 @@ impl Ident {
             }
         }
         let rest = chosen.unwrap_or_else(|| match &self.base {
-            Base::AtLeft(pid, fd) => left.entry(*pid, *fd).ident,
+            Base::AtLeft(id, fd) => left.entry(*id, *fd).ident,
             base => Self { guards: Vec::new(), base: base.clone() },
         });
         open.extend(rest.guards);
@@ -242,11 +291,11 @@ impl Flag {
                     break;
                 }
                 Made::Nothing => {}
-                Made::AskFurtherLeft => open.push(maker),
+                Made::AskFurtherLeft(maker) => open.push(maker),
             }
         }
         let rest = chosen.unwrap_or_else(|| match self.base {
-            FlagBase::AtLeft(pid, fd) => left.entry(pid, fd).close_on_exec,
+            FlagBase::AtLeft(id, fd) => left.entry(id, fd).close_on_exec,
             base @ FlagBase::Known(_) => Self { made_by: Vec::new(), base },
         });
         open.extend(rest.made_by);
@@ -259,12 +308,31 @@ impl Flag {
 }
 
 impl Entry {
+    /// Something that nobody saw appear under this number.
+    pub(crate) fn fresh(number: Number) -> Self {
+        Self { ident: Ident::fresh(number), close_on_exec: Flag::certain(false) }
+    }
+
+    /// What a number of a table stands for at the left boundary.
+    pub(crate) fn at_left(id: TableId, fd: Fd) -> Self {
+        let close_on_exec = Flag { made_by: Vec::new(), base: FlagBase::AtLeft(id, fd) };
+        Self { ident: Ident::at_left(id, fd), close_on_exec }
+    }
+
+    /// What the maker made, if it made something; else this.
+    pub(crate) fn unless_made_by(mut self, maker: &Maker) -> Self {
+        self.ident.guards.insert(0, Guard::MadeBy(maker.clone()));
+        self.close_on_exec.made_by.insert(0, maker.clone());
+        self
+    }
+
     pub(crate) fn resolve(&mut self, left: &impl Left) {
         self.ident.resolve(left);
         self.close_on_exec.resolve(left);
     }
 
-    fn after_exec(&mut self, number: Number) {
+    /// As it stands after an exec of the process: nothing when it was marked to be closed.
+    pub(crate) fn after_exec(&mut self, number: Number) {
         match self.close_on_exec.known() {
             Some(false) => {}
             Some(true) => self.ident = Ident::fresh(number),
@@ -274,104 +342,5 @@ impl Entry {
             }
         }
         self.close_on_exec = Flag::certain(false);
-    }
-}
-
-/// The descriptor table of a process: what the window changed, over what lies before it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Table {
-    base: TableBase,
-    /// The first exec since the left boundary: it closed what was marked so.
-    exec: Option<(Timestamp, Pid)>,
-    /// Bound: descriptor numbers the window touched.
-    entries: BTreeMap<Fd, Entry>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum TableBase {
-    /// The table this process had at the left boundary.
-    AtLeft(Pid),
-    /// Nobody knows anything from before that time.
-    Forgotten(Timestamp, Pid),
-}
-
-impl Table {
-    #[cfg(feature = "law")]
-    pub(crate) fn leave_out(&mut self, part: crate::Part) {
-        if part == crate::Part::Execs {
-            self.exec = None;
-        }
-    }
-
-    pub(crate) fn at_left(pid: Pid) -> Self {
-        Self { base: TableBase::AtLeft(pid), exec: None, entries: BTreeMap::new() }
-    }
-
-    pub(crate) fn forgotten(at: Timestamp, pid: Pid) -> Self {
-        Self { base: TableBase::Forgotten(at, pid), exec: None, entries: BTreeMap::new() }
-    }
-
-    pub(crate) fn entry(&self, fd: Fd) -> Entry {
-        if let Some(entry) = self.entries.get(&fd) {
-            return entry.clone();
-        }
-        match self.base {
-            TableBase::Forgotten(at, pid) => Entry {
-                ident: Ident::fresh(Number { at, pid, fd }),
-                close_on_exec: Flag::certain(false),
-            },
-            TableBase::AtLeft(pid) => {
-                let close_on_exec = Flag { made_by: Vec::new(), base: FlagBase::AtLeft(pid, fd) };
-                let mut entry = Entry { ident: Ident::at_left(pid, fd), close_on_exec };
-                if let Some((at, pid)) = self.exec {
-                    entry.after_exec(Number { at, pid, fd });
-                }
-                entry
-            }
-        }
-    }
-
-    pub(crate) fn set(&mut self, fd: Fd, entry: Entry) {
-        self.entries.insert(fd, entry);
-    }
-
-    pub(crate) fn close(&mut self, number: Number) {
-        let ident = Ident::fresh(number);
-        self.set(number.fd, Entry { ident, close_on_exec: Flag::certain(false) });
-    }
-
-    pub(crate) fn set_close_on_exec(&mut self, fd: Fd, value: bool) {
-        let ident = self.entry(fd).ident;
-        self.set(fd, Entry { ident, close_on_exec: Flag::certain(value) });
-    }
-
-    /// A call that began before the window returned `fd`: the number stands for what that call made, if it made something.
-    pub(crate) fn set_made_by(&mut self, fd: Fd, maker: Maker) {
-        let mut entry = self.entry(fd);
-        entry.ident.guards.insert(0, Guard::MadeBy(maker.clone()));
-        entry.close_on_exec.made_by.insert(0, maker);
-        self.set(fd, entry);
-    }
-
-    pub(crate) fn exec(&mut self, at: Timestamp, pid: Pid) {
-        for (fd, entry) in &mut self.entries {
-            entry.after_exec(Number { at, pid, fd: *fd });
-        }
-        self.exec.get_or_insert((at, pid));
-    }
-
-    /// Puts the state at the left boundary under what this window changed. `table` gives a left table by process.
-    pub(crate) fn resolve(&mut self, left: &impl Left) {
-        for entry in self.entries.values_mut() {
-            entry.resolve(left);
-        }
-        if let TableBase::AtLeft(pid) = self.base {
-            let mut under = left.table(pid);
-            if let Some((at, pid)) = self.exec {
-                under.exec(at, pid);
-            }
-            under.entries.append(&mut self.entries);
-            *self = under;
-        }
     }
 }

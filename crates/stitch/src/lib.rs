@@ -19,6 +19,7 @@
 
 mod call;
 mod cpu;
+mod descriptors;
 mod error;
 mod file;
 mod finish;
@@ -28,6 +29,7 @@ mod keyed;
 mod name;
 #[cfg(feature = "law")]
 mod part;
+mod sharing;
 mod spent;
 mod stack;
 mod summary;

@@ -46,8 +46,8 @@ pub enum Part {
     FilesForgotten,
     /// What descriptors stand for at the end.
     Tables,
-    /// That an exec closed what was marked so.
-    Execs,
+    /// What exec and `close_range` did to descriptors that were not touched otherwise.
+    Untouched,
     /// Names that dumps gave to files known before.
     Names,
     /// Command names.
@@ -62,11 +62,13 @@ pub enum Part {
     FirstProcesses,
     /// The process of each dumped table.
     TableKeys,
+    /// Which processes share a descriptor table.
+    Sharing,
 }
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::FirstSight,
         Self::FirstWake,
         Self::LossBeforeSight,
@@ -86,7 +88,7 @@ impl Part {
         Self::KernelForgotten,
         Self::FilesForgotten,
         Self::Tables,
-        Self::Execs,
+        Self::Untouched,
         Self::Names,
         Self::Comms,
         Self::Switched,
@@ -94,6 +96,7 @@ impl Part {
         Self::Processes,
         Self::FirstProcesses,
         Self::TableKeys,
+        Self::Sharing,
     ];
 }
 

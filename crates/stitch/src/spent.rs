@@ -98,7 +98,7 @@ impl InFlight {
     /// What the thread waits for when it falls asleep in this call.
     pub(crate) fn class(&self, tid: Tid, sleep: crate::call::Sleep) -> ClassTerm {
         match self {
-            Self::AsLeft => ClassTerm::LeftCall(tid, sleep),
+            Self::AsLeft(left) => ClassTerm::LeftCall(left.of.unwrap_or(tid), sleep),
             Self::Nothing | Self::Birth => crate::call::class_in(None, sleep),
             Self::Call(call) => crate::call::class_in(Some(call), sleep),
         }

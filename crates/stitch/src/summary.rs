@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{Calls, InFlight};
 use crate::cpu::CpuSwitches;
+use crate::descriptors::{Table, TableId};
 use crate::error::{Assumption, Error};
 use crate::fold::{Folds, Share};
-use crate::ident::{Entry, Ident, Left, Name, Table};
+use crate::ident::{Entry, Ident, Left, Name};
 use crate::keyed::{Keyed, Slot};
 use crate::spent::{Body, Phase};
 use crate::stack::{Outcome, Stack};
@@ -42,7 +43,7 @@ pub struct Summary {
     /// CPUs that lost events while the left part's thread was on them, and when.
     pub(crate) lost_on: LostOn,
     pub(crate) forgotten: Forgotten,
-    pub(crate) tables: Keyed<Pid, Table>,
+    pub(crate) tables: Keyed<TableId, Table>,
     /// The first name that became known for what had none.
     pub(crate) names: BTreeMap<Ident, (Timestamp, Name)>,
     pub(crate) who: Who,
@@ -115,6 +116,8 @@ pub(crate) struct LossCount {
     pub(crate) without_thread: u64,
     /// Events whose time went back inside their stream.
     pub(crate) backward: u64,
+    /// Operations that calls gave to io_uring rings.
+    pub(crate) ring_operations: u64,
 }
 
 impl LossCount {
@@ -129,6 +132,7 @@ impl LossCount {
             outside_requests,
             without_thread,
             backward,
+            ring_operations,
         } = other;
         for (mine, more) in [
             (&mut self.events_discarded, events_discarded),
@@ -140,6 +144,7 @@ impl LossCount {
             (&mut self.outside_requests, outside_requests),
             (&mut self.without_thread, without_thread),
             (&mut self.backward, backward),
+            (&mut self.ring_operations, ring_operations),
         ] {
             *mine = mine.saturating_add(more);
         }
@@ -201,13 +206,25 @@ impl Summary {
         let Some(right_cover) = &right.cover else { return Ok(self) };
         let Some(cover) = &mut self.cover else { return Ok(right) };
         cover.extend(right_cover)?;
-        self.who.check(&right.who)?;
-        self.check_spans(&right)?;
+        self.precedes(&right)?;
         let mut right = right;
         self.lose_before(&right);
         right.resolve(&self);
         self.append(right);
         Ok(self)
+    }
+
+    /// Whether `right` was mapped behind this: who was who when it began is what this ends with.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StaleAssumption`] when it was not: mapped again behind [`Self::identities`] it will be.
+    pub fn precedes(&self, right: &Self) -> Result<(), Error> {
+        if self.cover.is_none() || right.cover.is_none() {
+            return Ok(());
+        }
+        self.who.check(&right.who)?;
+        self.check_spans(right)
     }
 
     /// Who is who after this, for the window that follows. Of the windows from the first on it is all that is known.
@@ -271,6 +288,9 @@ impl Summary {
         if let Some(at) = self.forgotten.kernel {
             thread.lose(at, &LostOn::new());
         }
+        if self.forgotten.files.is_some() {
+            thread.call = InFlight::Nothing;
+        }
         if self.forgotten.spans.is_some() {
             thread.stack.abandon();
         }
@@ -295,13 +315,10 @@ impl Summary {
         self.on_cpu.get(&cpu).copied().or(forgotten)
     }
 
-    /// The table of a process, to change it.
-    pub(crate) fn table_mut(&mut self, pid: Pid) -> &mut Table {
+    /// A table, to change it.
+    pub(crate) fn table_mut(&mut self, id: TableId) -> &mut Table {
         let forgotten = self.forgotten.files;
-        self.tables.or_insert_with(&pid, || match forgotten {
-            Some(at) => Table::forgotten(at, pid),
-            None => Table::at_left(pid),
-        })
+        self.tables.or_insert_with(&id, || Table::unseen(id, forgotten))
     }
 
     /// Notes what a step on a thread's spans left to count.
@@ -337,10 +354,17 @@ impl Summary {
     }
 
     fn resolve(&mut self, left: &Self) {
+        let taken_over = self.folds.calls.taken_over();
         for (tid, thread) in self.threads.iter_mut() {
-            thread.resolve(left);
-            self.folds.resolve(&mut thread.counted, left.in_flight(*tid));
+            thread.resolve(*tid, left);
+            self.folds.resolve(*tid, &mut thread.counted, left.in_flight(*tid));
         }
+        for (own, exit) in taken_over {
+            let slot = self.slot(exit.tid);
+            let thread = &mut self.threads.at(slot).counted.calls;
+            self.folds.calls.count(own, thread, &exit, left.in_flight(own));
+        }
+        let named = self.named_by_heads(left);
         for table in self.tables.values_mut() {
             table.resolve(left);
         }
@@ -357,6 +381,19 @@ impl Summary {
             ident.resolve(left);
             self.learn(ident, at, name);
         }
+        for (ident, at, name) in named {
+            self.learn(ident, at, name);
+        }
+    }
+
+    /// The files of the left part that got a name because a call succeeded that is in flight there.
+    fn named_by_heads(&self, left: &Self) -> Vec<(Ident, Timestamp, Name)> {
+        let heads = self.processes.values().flat_map(|calls| &calls.heads);
+        let named = heads.filter_map(|(tid, exit)| match left.in_flight(*tid) {
+            InFlight::Call(call) => call.names(exit).map(|(file, name)| (file, exit.at, name)),
+            _ => None,
+        });
+        named.collect()
     }
 
     /// Notes a name that a dump gives; it never overrules what an event said.
@@ -442,6 +479,9 @@ impl Summary {
             if let Some(at) = forgotten.kernel {
                 thread.lose(at, &lost);
             }
+            if forgotten.files.is_some() {
+                thread.call = InFlight::Nothing;
+            }
             if forgotten.spans.is_some() {
                 outcomes.push((*tid, thread.stack.abandon()));
             }
@@ -489,26 +529,24 @@ impl Summary {
 }
 
 impl Left for Summary {
-    fn table(&self, pid: Pid) -> Table {
-        match (self.tables.get(&pid), self.forgotten.files) {
-            (Some(table), _) => table.clone(),
-            (None, Some(at)) => Table::forgotten(at, pid),
-            (None, None) => Table::at_left(pid),
-        }
+    fn table(&self, id: TableId) -> Table {
+        let unseen = || Table::unseen(id, self.forgotten.files);
+        self.tables.get(&id).cloned().unwrap_or_else(unseen)
     }
 
-    fn entry(&self, pid: Pid, fd: Fd) -> Entry {
-        match self.tables.get(&pid) {
+    fn entry(&self, id: TableId, fd: Fd) -> Entry {
+        match self.tables.get(&id) {
             Some(table) => table.entry(fd),
-            None => self.table(pid).entry(fd),
+            None => self.table(id).entry(fd),
         }
     }
 
     fn in_flight(&self, tid: Tid) -> &InFlight {
         match self.threads.get(&tid) {
             Some(thread) => &thread.call,
-            None if self.forgotten.kernel.is_some() => &InFlight::Nothing,
-            None => &InFlight::AsLeft,
+            None if self.forgotten.files.is_some() => &InFlight::Nothing,
+            None if self.forgotten.kernel.is_some() => &InFlight::UNCERTAIN,
+            None => &InFlight::AS_LEFT,
         }
     }
 }

@@ -96,7 +96,7 @@ impl Thread {
             first: None,
             wake: None,
             state: State::AsLeft,
-            call: InFlight::AsLeft,
+            call: InFlight::AS_LEFT,
             stack,
             comm: None,
             counted,
@@ -180,7 +180,7 @@ impl Thread {
             self.lose_stretch(at);
         }
         self.state = State::Unknown { since: at };
-        self.call = InFlight::Nothing;
+        self.call.taint();
     }
 
     /// Starts another life under the same number.
@@ -256,19 +256,17 @@ impl Thread {
             (Part::LossBeforeSight, Some(first), _) => first.after_loss_on.clear(),
             (Part::State, _, state) => *state = State::AsLeft,
             (Part::WaitingFor, _, State::Waiting { by_cpu, .. }) => by_cpu.clear(),
-            (Part::CallInFlight, ..) => self.call = InFlight::AsLeft,
+            (Part::CallInFlight, ..) => self.call = InFlight::AS_LEFT,
             _ => self.stack.leave_out(part),
         }
     }
 
     /// Puts the state at the left boundary into the terms.
-    pub(crate) fn resolve(&mut self, left: &impl Left) {
+    pub(crate) fn resolve(&mut self, tid: Tid, left: &impl Left) {
         if let State::Blocked { class, .. } = &mut self.state {
             *class = class.resolved(left);
         }
-        if let InFlight::Call(call) = &mut self.call {
-            call.resolve(left);
-        }
+        self.call.resolve(tid, left);
         self.stack.resolve(left);
     }
 
@@ -285,9 +283,7 @@ impl Thread {
                 self.state = right.state;
             }
         }
-        if right.call != InFlight::AsLeft {
-            self.call = right.call;
-        }
+        self.call.append(right.call);
         if right.comm.is_some() {
             self.comm = right.comm;
         }

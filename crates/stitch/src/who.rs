@@ -1,4 +1,5 @@
-//! Who is who where records do not say so: the thread on a CPU, the process of a thread, the process of a descriptor table.
+//! Who is who where records do not say so: the thread on a CPU, the process of a thread, the process of a descriptor table,
+//! and which processes share one.
 //!
 //! A window begins with what the windows before it learnt ([`Identities`]), also which threads may be inside a span, so that of all
 //! others nothing is collected for a span that began before; only who had a CPU before its first switch of
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Assumption, Error};
 use crate::fact::{Fact, FactKind, Missing, TableKey};
 use crate::keyed::Keyed;
+use crate::sharing::{Intent, Sharing};
 
 /// How much later a CPU's first switch may come to say who had the CPU before it.
 pub const LOOK_AHEAD: Nanos = Nanos::new(60_000_000_000);
@@ -29,6 +31,9 @@ pub struct Identities {
     processes: BTreeMap<Tid, Pid>,
     tables: BTreeMap<TableKey, Pid>,
     spans: Spans,
+    sharing: Sharing,
+    /// The latest time of a fact.
+    now: Option<Timestamp>,
 }
 
 /// Which threads may be inside a span.
@@ -96,6 +101,7 @@ impl Identities {
 
     /// Takes in what a fact says about what follows it.
     pub fn learn<S>(&mut self, fact: &Fact<S>) {
+        self.learn_sharing(fact);
         match &fact.kind {
             FactKind::Switch { next, .. } => {
                 if let Some(cpu) = fact.cpu {
@@ -124,6 +130,11 @@ impl Identities {
                 self.processes.insert(*tid, *pid);
                 self.tables.extend(table.map(|table| (table, *pid)));
             }
+            FactKind::Exec { .. } if fact.taken_over().is_some() => {
+                if let (Some(cpu), Some(tid)) = (fact.cpu, fact.tid) {
+                    self.cpus.insert(cpu, OnCpu::Got(tid));
+                }
+            }
             _ => {}
         }
         if let (Some(tid), Some(pid)) = (fact.tid.filter(|tid| *tid != Tid::IDLE), fact.pid) {
@@ -131,11 +142,74 @@ impl Identities {
         }
     }
 
+    /// Takes in what a fact says about who shares descriptor tables. A thread that only a later switch tells takes no part.
+    fn learn_sharing<S>(&mut self, fact: &Fact<S>) {
+        let at = self.now.map_or(fact.at, |now| now.max(fact.at));
+        self.now = Some(at);
+        match &fact.kind {
+            FactKind::CallEntry { args, .. } => {
+                let intent = Intent::of(&args.effect);
+                if (intent.is_some() || !self.sharing.is_idle())
+                    && let Some((tid, _)) = self.told(fact)
+                {
+                    self.sharing.enter(tid, intent);
+                }
+            }
+            FactKind::CallExit { ret, .. } => {
+                if !self.sharing.is_idle()
+                    && let Some((tid, pid)) = self.told(fact)
+                    && self.sharing.exit(tid, *ret).is_some_and(Intent::leaves)
+                {
+                    self.sharing.leave(at, pid);
+                }
+            }
+            FactKind::Fork { child, child_pid, shares_table, .. } => {
+                let parent = self.told(fact);
+                self.sharing.fork(at, parent, (*child, *child_pid), *shares_table);
+            }
+            FactKind::Exec { .. } => {
+                if let Some((_, pid)) = self.told(fact) {
+                    self.sharing.leave(at, pid);
+                }
+            }
+            FactKind::Exit { tid, is_last } => {
+                let context = self.told_thread(fact);
+                let known = |tid| fact.pid.or_else(|| self.processes.get(&tid).copied());
+                if let Some(pid) = context.and_then(known)
+                    && is_last.unwrap_or(pid.get() == tid.get())
+                {
+                    self.sharing.end(pid);
+                }
+            }
+            FactKind::Lost { what: Missing::Kernel(_) | Missing::KernelEverywhere, .. } => {
+                self.sharing.forget_calls();
+            }
+            _ => {}
+        }
+    }
+
+    /// The thread of a fact, when the fact or an earlier switch tells.
+    fn told_thread<S>(&self, fact: &Fact<S>) -> Option<Tid> {
+        let by_cpu = || match self.cpus.get(&fact.cpu?)? {
+            OnCpu::Got(tid) => Some(*tid),
+            OnCpu::Leaves(_) | OnCpu::Nobody => None,
+        };
+        fact.tid.or_else(by_cpu).filter(|tid| *tid != Tid::IDLE)
+    }
+
+    /// That thread and its process.
+    fn told<S>(&self, fact: &Fact<S>) -> Option<(Tid, Pid)> {
+        let tid = self.told_thread(fact)?;
+        let known = fact.pid.or_else(|| self.processes.get(&tid).copied());
+        Some((tid, known.unwrap_or(Pid::new(tid.get()))))
+    }
+
     /// A stretch that nobody recorded ends here: who has the CPUs now is told by their next switches, and no span goes on.
     pub fn forget_cpus(&mut self) {
         self.cpus.clear();
         self.are_lost = false;
         self.spans = Spans::Within(BTreeSet::new());
+        self.sharing.forget_calls();
     }
 }
 
@@ -168,6 +242,9 @@ impl LookAhead {
         match (&fact.kind, fact.cpu) {
             (FactKind::Switch { prev, .. }, Some(cpu)) => {
                 self.found.entry(cpu).or_insert(Some(*prev));
+            }
+            (FactKind::Exec { .. }, Some(cpu)) if fact.taken_over().is_some() => {
+                self.found.entry(cpu).or_insert(fact.taken_over());
             }
             (FactKind::Lost { what: Missing::Kernel(cpu), .. }, _) => {
                 self.found.entry(*cpu).or_insert(None);
@@ -238,6 +315,62 @@ pub(crate) struct Who {
     /// The first word where it is another than the last; `None` when the first word was a birth, which says nothing about
     /// the number's life before.
     first_processes: BTreeMap<Tid, Option<Pid>>,
+    sharing: SharingUse,
+}
+
+/// Who shares descriptor tables, as far as a window used it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct SharingUse {
+    /// Whether the calls that threads were in were forgotten before the first use.
+    forgot_calls: bool,
+    used: Option<Used>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Used {
+    assumed: Sharing,
+    now: Sharing,
+}
+
+impl SharingUse {
+    fn now(&mut self, entry: &Identities) -> &mut Sharing {
+        let used = self.used.get_or_insert_with(|| {
+            let mut assumed = entry.sharing.clone();
+            if self.forgot_calls {
+                assumed.forget_calls();
+            }
+            Used { now: assumed.clone(), assumed }
+        });
+        &mut used.now
+    }
+
+    fn forget_calls(&mut self) {
+        match &mut self.used {
+            Some(used) => used.now.forget_calls(),
+            None => self.forgot_calls = true,
+        }
+    }
+
+    /// Whether the right part began with what this one ends with.
+    fn agrees(&self, right: &Self) -> bool {
+        let (Some(mine), Some(other)) = (&self.used, &right.used) else { return true };
+        let mut now = mine.now.clone();
+        if right.forgot_calls {
+            now.forget_calls();
+        }
+        now == other.assumed
+    }
+
+    fn append(&mut self, right: Self) {
+        if right.forgot_calls {
+            self.forget_calls();
+        }
+        match (&mut self.used, right.used) {
+            (Some(mine), Some(right)) => mine.now = right.now,
+            (None, right) => self.used = right,
+            (Some(_), None) => {}
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -268,6 +401,11 @@ impl Who {
             Part::Processes => self.processes.clear(),
             Part::FirstProcesses => self.first_processes.clear(),
             Part::TableKeys => self.tables.clear(),
+            Part::Sharing => {
+                if let Some(used) = &mut self.sharing.used {
+                    used.now = used.assumed.clone();
+                }
+            }
             _ => {}
         }
     }
@@ -281,7 +419,8 @@ impl Who {
     }
 
     pub(crate) fn gap() -> Self {
-        Self { forgotten: Forgotten::Gap, ..Self::default() }
+        let sharing = SharingUse { forgot_calls: true, used: None };
+        Self { forgotten: Forgotten::Gap, sharing, ..Self::default() }
     }
 
     pub(crate) fn switch(&mut self, cpu: CpuId, prev: Tid, next: Tid) {
@@ -296,9 +435,11 @@ impl Who {
             self.first.or_insert_with(&cpu, || None);
         }
         self.last.insert(cpu, None);
+        self.sharing.forget_calls();
     }
 
     pub(crate) fn lose_all(&mut self) {
+        self.sharing.forget_calls();
         self.last.clear();
         self.forgotten = Forgotten::Lost;
         self.after_gap.clear();
@@ -352,6 +493,20 @@ impl Who {
         self.tables.insert(table, pid);
     }
 
+    /// Who shares descriptor tables.
+    pub(crate) fn sharing(&mut self, entry: &Identities) -> &mut Sharing {
+        self.sharing.now(entry)
+    }
+
+    /// Whether an earlier switch tells who has a CPU, not a later one.
+    pub(crate) fn got_cpu(&self, cpu: CpuId, entry: &Identities) -> bool {
+        let by_entry = || {
+            let before_loss = self.forgotten == Forgotten::No;
+            before_loss && matches!(entry.cpus.get(&cpu), Some(OnCpu::Got(_)))
+        };
+        self.last.get(&cpu).map_or_else(by_entry, Option::is_some)
+    }
+
     /// The thread that has a CPU.
     pub(crate) fn on_cpu(&mut self, cpu: CpuId, entry: &Identities) -> Option<Tid> {
         if let Some(known) = self.last.get(&cpu) {
@@ -394,6 +549,8 @@ impl Who {
             processes: self.processes.iter().map(|(tid, pid)| (*tid, *pid)).collect(),
             tables: self.tables.clone(),
             spans,
+            sharing: self.sharing.used.as_ref().map(|used| used.now.clone()).unwrap_or_default(),
+            now: None,
         }
     }
 
@@ -404,6 +561,9 @@ impl Who {
 
     /// Whether the right part was mapped behind this one. Nothing is changed.
     pub(crate) fn check(&self, right: &Self) -> Result<(), Error> {
+        if !self.sharing.agrees(&right.sharing) {
+            return stale(Assumption::Sharing);
+        }
         for (cpu, assumed) in &right.assumed.cpus {
             if !self.ends_with(*cpu, *assumed) {
                 return stale(Assumption::OnCpu { cpu: *cpu, tid: assumed.thread() });
@@ -490,6 +650,7 @@ impl Who {
             self.after_gap = right.after_gap;
         }
         self.last.extend(right.last);
+        self.sharing.append(right.sharing);
         self.tables.extend(right.tables);
         for (tid, last) in right.processes.into_entries() {
             let first = right.first_processes.get(&tid).copied().unwrap_or(Some(last));

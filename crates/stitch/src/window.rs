@@ -1,15 +1,17 @@
 //! The map step: the facts of one stretch of time become a summary.
 
+mod files;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use model::{CpuId, Fd, Pid, Tid, Timestamp};
+use model::{CpuId, Pid, Tid, Timestamp};
 
-use crate::call::{Call, HeadExit, InFlight, may_make_descriptor};
+use crate::call::HeadExit;
 use crate::cpu::SwitchLog;
-use crate::fact::{CallArgs, Effect, Fact, FactKind, LeftAs, Missing};
+use crate::fact::{Fact, FactKind, LeftAs, Missing};
 use crate::fold::Wake;
-use crate::ident::{Entry, Flag, Ident, Kind, Left, Maker, Name, Number, Table};
+use crate::ident::{Kind, Name};
 use crate::keyed::Slot;
 use crate::name::CallNames;
 use crate::summary::{Cover, LossCount, Owner, Summary};
@@ -62,6 +64,8 @@ struct Context {
     owner: Owner,
     /// The thread's record.
     slot: Slot,
+    /// Whether the fact or an earlier switch tells the thread, not a later switch.
+    is_told: bool,
 }
 
 impl Window {
@@ -131,9 +135,10 @@ impl Window {
                 let by = context.map(|context| context.tid);
                 thread.counted.latencies.woken(Wake { at: self.now, by });
             }
-            (FactKind::Fork { child, child_pid, comm }, _) => {
+            (FactKind::Fork { child, child_pid, shares_table, comm }, _) => {
                 let slot = self.name_thread(child, comm);
-                self.fork(context, (child, slot), child_pid);
+                self.born(child, slot);
+                self.fork(context, (child, child_pid), shares_table);
             }
             (FactKind::Exit { tid, is_last }, Some(context)) => self.exit(context, tid, is_last),
             (FactKind::DumpThread { tid, pid, table, comm }, _) => {
@@ -148,16 +153,12 @@ impl Window {
                 }
             }
             (FactKind::DumpFd { pid, table, fd, name, kind }, _) => {
-                let by_table = || self.summary.who.process_of_table(table?, &self.entry);
-                let Some(pid) = pid.or_else(by_table) else { return };
-                let ident = self.summary.entry(pid, fd).ident;
-                let name = Name { text: self.intern(name), kind };
-                self.summary.learn(ident, self.now, name);
+                self.dump_descriptor((pid, table), fd, name, kind);
             }
             (FactKind::Lost { what, events, packets }, _) => self.lose(what, events, packets),
-            (FactKind::Exec { comm }, Some(context)) => {
+            (FactKind::Exec { comm, .. }, Some(context)) => {
                 self.name_thread(context.tid, comm);
-                self.summary.table_mut(context.pid).exec(context.at, context.pid);
+                self.exec(context, fact.taken_over());
             }
             (FactKind::CallEntry { name, args }, Some(context)) => {
                 self.call_entry(context, name, &args);
@@ -166,9 +167,10 @@ impl Window {
                 let opened = opened.filter(|path| ret >= 0 && !path.is_empty());
                 let opened =
                     opened.map(|path| Name { text: self.intern(path), kind: Kind::of_name(path) });
-                let exit = HeadExit { name: self.call_names.of(name), at: context.at, ret, opened };
-                self.call_exit(context, &exit, address);
-                self.set_pair(context, &exit, pair);
+                let Context { at, tid, .. } = context;
+                let name = self.call_names.of(name);
+                let exit = HeadExit { tid, name, at, ret, opened, is_uncertain: false };
+                self.call_exit(context, &exit, address, pair);
             }
             (FactKind::SpanBegin(span), Some(context)) => {
                 let name = self.intern(span.name);
@@ -221,16 +223,9 @@ impl Window {
             None => (own, Owner::Thread(tid)),
         };
         let slot = self.summary.slot(tid);
-        Some(Context { at: self.now, cpu: fact.cpu, tid, pid, owner, slot })
-    }
-
-    /// A thread ended; the table of a process goes with its last thread.
-    fn exit(&mut self, context: Context, tid: Tid, is_last: Option<bool>) {
-        let Owner::Process(pid) = context.owner else { return };
-        if is_last.unwrap_or(pid.get() == tid.get()) {
-            let table = Table::forgotten(self.now, pid);
-            self.summary.tables.insert(pid, table);
-        }
+        let told = |cpu| self.summary.who.got_cpu(cpu, &self.entry);
+        let is_told = fact.tid.is_some() || fact.cpu.is_some_and(told);
+        Some(Context { at: self.now, cpu: fact.cpu, tid, pid, owner, slot, is_told })
     }
 
     /// An event in the context of a thread: it runs, there.
@@ -281,125 +276,11 @@ impl Window {
         self.summary.on_cpu.insert(cpu, Some(next));
     }
 
-    fn fork(&mut self, parent: Option<Context>, (child, slot): (Tid, Slot), child_pid: Pid) {
+    fn born(&mut self, child: Tid, slot: Slot) {
         let thread = self.summary.threads.at(slot);
         let outcome = thread.born(self.now, &self.summary.lost_on);
         thread.counted.latencies.off();
         self.summary.absorb(child, outcome);
-        self.summary.who.born(child, child_pid);
-        if let Some(parent) = parent.filter(|parent| parent.pid != child_pid) {
-            let table = self.summary.table(parent.pid);
-            self.summary.tables.insert(child_pid, table);
-        }
-    }
-
-    fn call_entry(&mut self, context: Context, name: &str, args: &CallArgs<&str>) {
-        let Context { at, pid, .. } = context;
-        let fd = args.fd.filter(|fd| fd.get() >= 0);
-        let on_fd = fd.map(|fd| self.summary.entry(pid, fd));
-        let path = args
-            .path
-            .filter(|path| !path.is_empty())
-            .map(|path| Ident::named(Name { text: self.intern(path), kind: Kind::of_name(path) }));
-        let makes = match args.effect {
-            Effect::Open { close_on_exec } => path.clone().map(|ident| (ident, close_on_exec)),
-            Effect::Make { name, kind, close_on_exec } => {
-                let name = Name { text: self.intern(name), kind };
-                Some((Ident::named(name), close_on_exec))
-            }
-            Effect::Duplicate { close_on_exec } => {
-                on_fd.as_ref().map(|entry| (entry.ident.clone(), close_on_exec))
-            }
-            Effect::Nothing | Effect::Close | Effect::SetCloseOnExec(_) | Effect::Address(_) => {
-                None
-            }
-        };
-        if let Some(fd) = fd {
-            self.change_table(Number { at, pid, fd }, args.effect);
-        }
-        let call = Call {
-            name: self.call_names.of(name),
-            at,
-            by_path: path.is_some(),
-            file: path.or(on_fd.map(|entry| entry.ident)),
-            makes: makes.map(|(ident, close_on_exec)| Entry {
-                ident,
-                close_on_exec: Flag::certain(close_on_exec),
-            }),
-        };
-        self.summary.threads.at(context.slot).call = match name {
-            // These never return.
-            "rt_sigreturn" | "exit" | "exit_group" => InFlight::Nothing,
-            _ => InFlight::Call(Box::new(call)),
-        };
-    }
-
-    /// What a call does to its own descriptor as soon as it begins.
-    fn change_table(&mut self, number: Number, effect: Effect<&str>) {
-        let Number { pid, fd, .. } = number;
-        match effect {
-            Effect::Close => self.summary.table_mut(pid).close(number),
-            Effect::SetCloseOnExec(value) => {
-                self.summary.table_mut(pid).set_close_on_exec(fd, value);
-            }
-            Effect::Address(address) => {
-                let text = self.intern(&format!("socket {address}"));
-                let entry = socket(text, &self.summary.entry(pid, fd));
-                self.set(pid, fd, entry);
-            }
-            _ => {}
-        }
-    }
-
-    fn call_exit(&mut self, context: Context, exit: &HeadExit, address: Option<&str>) {
-        let Context { tid, pid, owner, .. } = context;
-        let thread = self.summary.threads.at(context.slot);
-        let in_flight = std::mem::replace(&mut thread.call, InFlight::Nothing);
-        if let Some(spent) = thread.stack.top() {
-            spent.calls.count(tid, exit, &in_flight);
-        }
-        self.summary.processes.or_default(&owner).count(tid, exit, &in_flight);
-        self.summary.folds.call_exit(&mut thread.counted, exit, &in_flight);
-        let Some(fd) = i32::try_from(exit.ret).ok().filter(|fd| *fd >= 0).map(Fd::new) else {
-            return;
-        };
-        let accepted = address.filter(|_| matches!(exit.name.text(), "accept" | "accept4"));
-        let maker = may_make_descriptor(exit.name.text());
-        match in_flight {
-            InFlight::Call(call) if call.ends_with(&exit.name) => {
-                if let Some(entry) = call.makes {
-                    self.set(pid, fd, entry);
-                }
-            }
-            InFlight::AsLeft if maker => {
-                let maker = Maker { tid, call: exit.name.clone() };
-                self.summary.table_mut(pid).set_made_by(fd, maker);
-            }
-            _ => {}
-        }
-        if let Some(name) = &exit.opened {
-            let close_on_exec = self.summary.entry(pid, fd).close_on_exec;
-            self.set(pid, fd, Entry { ident: Ident::named(name.clone()), close_on_exec });
-        }
-        if let Some(address) = accepted {
-            let text = self.intern(&format!("socket {address}"));
-            let entry = socket(text, &self.summary.entry(pid, fd));
-            self.set(pid, fd, entry);
-        }
-    }
-
-    fn set_pair(&mut self, context: Context, exit: &HeadExit, pair: Option<(Fd, Fd)>) {
-        let Some((one, other)) = pair.filter(|_| exit.ret == 0) else { return };
-        let kind = if exit.name.text() == "socketpair" { Kind::Socket } else { Kind::Other };
-        let text = self.intern(if kind == Kind::Socket { "socket pair" } else { "pipe" });
-        for fd in [one, other] {
-            let ident = Ident::named(Name { text: Arc::clone(&text), kind });
-            self.set(context.pid, fd, Entry { ident, close_on_exec: Flag::certain(false) });
-        }
-    }
-
-    fn set(&mut self, pid: Pid, fd: Fd, entry: Entry) {
-        self.summary.table_mut(pid).set(fd, entry);
     }
 
     fn lose(&mut self, what: Missing, events: u64, packets: u64) {
@@ -470,9 +351,4 @@ impl Window {
         self.strings.insert(Arc::clone(&new));
         new
     }
-}
-
-fn socket(text: Arc<str>, before: &Entry) -> Entry {
-    let ident = Ident::named(Name { text, kind: Kind::Socket });
-    Entry { ident, close_on_exec: before.close_on_exec.clone() }
 }

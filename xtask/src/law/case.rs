@@ -222,7 +222,8 @@ impl Case {
 fn hide(fact: &mut Fact<&'static str>) {
     fact.pid = None;
     let is_span = matches!(fact.kind, FactKind::SpanBegin(_) | FactKind::SpanEnd(_));
-    if !is_span && fact.tid.is_some_and(|tid| tid != Tid::IDLE) {
+    let tells_thread = matches!(fact.kind, FactKind::Exec { old: Some(_), .. });
+    if !is_span && !tells_thread && fact.tid.is_some_and(|tid| tid != Tid::IDLE) {
         fact.tid = None;
     }
 }

@@ -2,7 +2,7 @@
 
 use ctf::{EventRecordClass, FieldHandle, StreamClass, TraceClass};
 
-use super::calls::CallClass;
+use super::calls::{Abi, CallClass};
 use super::devices::Device;
 use super::spans::{SpanRule, SpanRules};
 
@@ -29,9 +29,13 @@ pub(super) enum What {
         child: FieldHandle,
         child_pid: Option<FieldHandle>,
         comm: Option<FieldHandle>,
+        /// The descriptor tables of the parent and the child.
+        tables: Option<(FieldHandle, FieldHandle)>,
     },
     Exec {
         filename: Option<FieldHandle>,
+        tid: Option<FieldHandle>,
+        old_tid: Option<FieldHandle>,
     },
     Exit {
         tid: FieldHandle,
@@ -90,7 +94,7 @@ impl Mapping {
         };
         let payload = |name| class.field_handle(name);
         let what = if is_kernel {
-            kernel(class).unwrap_or(What::Seen)
+            kernel(class, context(&["file_table_address"])).unwrap_or(What::Seen)
         } else {
             SpanRule::of(class, rules).map_or(What::Seen, |rule| What::Span(Box::new(rule)))
         };
@@ -142,7 +146,8 @@ pub(super) fn plain(name: &str) -> &str {
     }
 }
 
-fn kernel(class: &EventRecordClass) -> Option<What> {
+/// `table`: where every event has the descriptor table of its thread.
+fn kernel(class: &EventRecordClass, table: Option<FieldHandle>) -> Option<What> {
     let field = |names: &[&str]| names.iter().find_map(|name| class.field_handle(name));
     let name = plain(class.name());
     if let Some(device) = Device::of(class, name) {
@@ -163,8 +168,13 @@ fn kernel(class: &EventRecordClass) -> Option<What> {
             child: field(&["child_tid", "child_pid"])?,
             child_pid: field(&["child_tid"]).and_then(|_| field(&["child_pid"])),
             comm: field(&["child_comm"]),
+            tables: table.zip(field(&["child_file_table_address"])),
         },
-        "sched_process_exec" => What::Exec { filename: field(&["filename"]) },
+        "sched_process_exec" => What::Exec {
+            filename: field(&["filename"]),
+            tid: field(&["tid", "pid"]),
+            old_tid: field(&["old_tid", "old_pid"]),
+        },
         "sched_process_exit" => {
             What::Exit { tid: field(&["tid", "pid"])?, group_dead: field(&["group_dead"]) }
         }
@@ -186,22 +196,33 @@ fn kernel(class: &EventRecordClass) -> Option<What> {
 }
 
 fn call(class: &EventRecordClass, name: &str) -> Option<What> {
-    const ENTRIES: [&str; 3] = ["syscall_entry_", "compat_syscall_entry_", "sys_enter_"];
-    const EXITS: [&str; 3] = ["syscall_exit_", "compat_syscall_exit_", "sys_exit_"];
-    let after = |prefixes: &[&str]| {
-        prefixes.iter().find_map(|prefix| name.strip_prefix(prefix)).map(str::to_owned)
+    const ENTRIES: [(&str, Abi); 5] = [
+        ("syscall_entry_", Abi::Native),
+        ("compat_syscall_entry_", Abi::Compat),
+        ("sys_enter_", Abi::Native),
+        // LTTng before 2.6.
+        ("compat_sys_", Abi::Compat),
+        ("sys_", Abi::Native),
+    ];
+    const EXITS: [(&str, Abi); 3] = [
+        ("syscall_exit_", Abi::Native),
+        ("compat_syscall_exit_", Abi::Compat),
+        ("sys_exit_", Abi::Native),
+    ];
+    let after = |prefixes: &[(&str, Abi)]| {
+        let mut known = prefixes.iter();
+        known.find_map(|(prefix, abi)| Some((name.strip_prefix(prefix)?.to_owned(), *abi)))
     };
-    let entry = |name| What::CallEntry(Box::new(CallClass::new(name, class)));
-    let exit = |name| What::CallExit(Box::new(CallClass::new(name, class)));
-    match name {
-        "sys_enter" => return Some(entry("unknown".to_owned())),
-        "sys_exit" => return Some(exit("unknown".to_owned())),
+    let class = |(name, abi)| Box::new(CallClass::new(name, abi, class));
+    let unknown = || class(("unknown".to_owned(), Abi::Native));
+    Some(match name {
+        "sys_enter" => What::CallEntry(unknown()),
+        "sys_exit" => What::CallExit(unknown()),
         // LTTng before 2.6: the return does not say from which call.
-        "exit_syscall" => return Some(exit(String::new())),
-        _ => {}
-    }
-    if let Some(name) = after(&EXITS) {
-        return Some(exit(name));
-    }
-    after(&ENTRIES).or_else(|| name.strip_prefix("sys_").map(str::to_owned)).map(entry)
+        "exit_syscall" => What::CallExit(class((String::new(), Abi::Native))),
+        _ => match after(&EXITS) {
+            Some(exit) => What::CallExit(class(exit)),
+            None => What::CallEntry(class(after(&ENTRIES)?)),
+        },
+    })
 }

@@ -174,16 +174,21 @@ fn convert(
                 give(&context.fact(FactKind::Wakeup { tid, comm: &name(*comm) }));
             }
         }
-        What::Fork { child, child_pid, comm } => {
+        What::Fork { child, child_pid, comm, tables } => {
             let Some(child) = tid_of(*child) else { return };
             let pid = child_pid.and_then(|handle| number(record, handle));
             let child_pid = Pid::new(pid.unwrap_or(child.get()));
-            give(&context.fact(FactKind::Fork { child, child_pid, comm: &name(*comm) }));
+            let shares_table = tables.and_then(|tables| shares_table(record, context, tables));
+            let comm = &name(*comm);
+            give(&context.fact(FactKind::Fork { child, child_pid, shares_table, comm }));
         }
-        What::Exec { filename } => {
+        What::Exec { filename, tid, old_tid } => {
             let filename = name(*filename);
             let comm = comm_of(&filename);
-            give(&context.fact(FactKind::Exec { comm }));
+            let tid = tid.and_then(tid_of);
+            let old = old_tid.and_then(tid_of).filter(|old| tid.is_some_and(|tid| tid != *old));
+            let context = Context { tid: tid.or(context.tid), ..context };
+            give(&context.fact(FactKind::Exec { comm, old }));
         }
         What::Exit { tid, group_dead } => {
             let Some(tid) = tid_of(*tid) else { return };
@@ -229,6 +234,19 @@ fn convert(
             give(&context.fact(FactKind::SpanBegin(span)));
         }
     }
+}
+
+/// Whether parent and child have one descriptor table. All of the kernel's own threads do, which no call tells and which
+/// matters to nobody: those are the children of `kthreadd`.
+fn shares_table(
+    record: &EventRecord<'_>,
+    parent: Context,
+    (own, child): (FieldHandle, FieldHandle),
+) -> Option<bool> {
+    const KTHREADD: Tid = Tid::new(2);
+    let tables = table_key(record, Some(own)).zip(table_key(record, Some(child)));
+    let (own, child) = tables.filter(|_| parent.tid != Some(KTHREADD))?;
+    Some(own == child)
 }
 
 /// The command name that the kernel gives a program: the end of its path, 15 bytes of it.

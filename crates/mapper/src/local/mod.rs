@@ -106,7 +106,12 @@ pub fn analyse<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Analysi
     }
     let entries = source.identities(&windows);
     let work: Vec<_> = windows.iter().zip(entries).collect();
-    for part in map_all(&work, threads, |(window, entry)| map(&source, window, Arc::clone(entry))) {
+    let parts = map_all(&work, threads, |(window, entry)| map(&source, window, Arc::clone(entry)));
+    for (window, mut part) in windows.iter().zip(parts) {
+        // Who shares descriptors is not looked for before: nearly always it is nobody.
+        if analysis.summary.precedes(&part.summary).is_err() {
+            part = map(&source, window, Arc::new(analysis.summary.identities()));
+        }
         analysis.add(part)?;
     }
     Ok(analysis)

@@ -7,4 +7,6 @@
 mod arriving;
 #[path = "../../../stitch/tests/it/compare.rs"]
 mod compare;
+mod events;
 mod recorded;
+mod written;

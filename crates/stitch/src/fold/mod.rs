@@ -106,7 +106,7 @@ impl Folds {
         exit: &HeadExit,
         in_flight: &InFlight,
     ) {
-        self.calls.count(&mut thread.calls, exit, in_flight);
+        self.calls.count(exit.tid, &mut thread.calls, exit, in_flight);
     }
 
     /// Events are missing. `threads` are those that the window mentions.
@@ -140,8 +140,8 @@ impl Folds {
     }
 
     /// Puts the call that a thread had in flight at the left boundary into what was counted of it.
-    pub(crate) fn resolve(&mut self, thread: &mut Counted, in_flight: &InFlight) {
-        self.calls.resolve(&mut thread.calls, in_flight);
+    pub(crate) fn resolve(&mut self, tid: Tid, thread: &mut Counted, in_flight: &InFlight) {
+        self.calls.resolve(tid, &mut thread.calls, in_flight);
     }
 
     /// Appends what the window to the right counted of a thread.

@@ -1,5 +1,9 @@
 //! Known answers of small cases, each also with a window for every event.
 
+mod calls;
+mod files;
+mod loss;
+
 use model::{CpuId, Fd, Pid, Tid, Timestamp};
 use stitch::answer::{Phases, Syscalls};
 use stitch::fact::{CallArgs, Effect, Fact, FactKind, LeftAs, Span};
@@ -50,6 +54,11 @@ fn dump(fd: i32, name: &'static str) -> Kinds {
         name,
         kind: Kind::of_name(name),
     }
+}
+
+fn fork(child: i32, child_pid: i32) -> Kinds {
+    let (child, child_pid) = (Tid::new(child), Pid::new(child_pid));
+    FactKind::Fork { child, child_pid, shares_table: None, comm: "child" }
 }
 
 /// A read from descriptor 3 that moves 10 bytes.
@@ -126,7 +135,7 @@ fn a_closed_number_is_something_else_afterwards() {
 #[test]
 fn exec_closes_what_is_marked_and_keeps_what_a_dup_made() {
     let dup = [enter("dup", on(3, Effect::Duplicate { close_on_exec: false })), leave("dup", 4)];
-    let exec = [FactKind::Exec { comm: "new" }];
+    let exec = [FactKind::Exec { comm: "new", old: None }];
     let copy = [enter("read", on(4, Effect::Nothing)), leave("read", 5)];
     let all = [enter("openat", OPEN), leave("openat", 3)].into_iter();
     let all = all.chain(dup).chain(exec).chain(read()).chain(copy);
@@ -135,7 +144,7 @@ fn exec_closes_what_is_marked_and_keeps_what_a_dup_made() {
 
 #[test]
 fn a_child_has_a_copy_of_the_table_also_of_what_was_never_seen() {
-    let fork = FactKind::Fork { child: Tid::new(20), child_pid: Pid::new(20), comm: "child" };
+    let fork = fork(20, 20);
     let birth = leave("clone", 0);
     let [enter, exit] = read();
     let all = [(1, fork), (20, birth), (20, enter), (20, exit), (1, dump(3, "/shared"))];
@@ -257,7 +266,7 @@ fn a_return_that_does_not_say_from_which_call_ends_the_one_its_thread_is_in() {
     let summary = of_one(opened.into_iter().chain(nameless));
     assert_eq!(bytes(&summary), named(&[("/a", 10)]));
     assert_eq!(stitch::syscalls(&summary).loss.calls_without_begin, 1);
-    let fork = FactKind::Fork { child: Tid::new(20), child_pid: Pid::new(20), comm: "child" };
+    let fork = fork(20, 20);
     let born = stitch::syscalls(&self::summary(&[(1, fork), (20, leave("", 0))]));
     assert_eq!(born.loss.calls_without_begin, 0, "a birth is no call");
 }
@@ -299,7 +308,7 @@ fn a_flag_set_later_decides_what_exec_closes() {
     };
     let all = |open, value| {
         let opened = [enter("openat", open), leave("openat", 3)].into_iter().chain(set(value));
-        of_one(opened.chain([FactKind::Exec { comm: "new" }]).chain(read()))
+        of_one(opened.chain([FactKind::Exec { comm: "new", old: None }]).chain(read()))
     };
     assert_eq!(bytes(&all(kept, true)), named(&[("(fd 3)", 10)]));
     assert_eq!(bytes(&all(OPEN, false)), named(&[("/a", 10)]));
@@ -323,7 +332,7 @@ fn of_two_wake_ups_the_first_counts_and_one_of_a_running_thread_does_not() {
 
 #[test]
 fn a_number_that_is_born_again_is_another_life_that_ends_nothing_of_the_old() {
-    let fork = FactKind::Fork { child: Tid::new(2), child_pid: Pid::new(1), comm: "child" };
+    let fork = fork(2, 1);
     let all = [
         (2, begin("request")),
         (2, enter("read", on(3, Effect::Nothing))),

@@ -31,6 +31,8 @@ struct Thread {
     pid: Pid,
     state: State,
     call: Option<&'static str>,
+    /// Whether a child that is born in the call shares descriptors.
+    shares: bool,
     spans: Vec<&'static str>,
     request: u64,
 }
@@ -51,6 +53,7 @@ pub(crate) fn facts(steps: &[Step]) -> (Vec<Fact<&'static str>>, Timestamp) {
             pid: Pid::new(pid),
             state: if tid < 3 { State::Runnable } else { State::Blocked },
             call: None,
+            shares: false,
             spans: Vec::new(),
             request: 0,
         };
@@ -90,7 +93,9 @@ impl Kernel {
             4 if how.is_multiple_of(2) => self.switch(cpu, LeftAs::Uninterruptible, how),
             6 if how.is_multiple_of(4) => self.dump(cpu, tid, how / 4),
             7 if how.is_multiple_of(8) => self.fork(cpu, tid, how / 8),
-            8 if how.is_multiple_of(16) => self.fact(cpu, tid, FactKind::Exec { comm: "next" }),
+            7 if self.threads[&tid].call == Some("clone") => self.fork(cpu, tid, how),
+            8 if how.is_multiple_of(16) => self.exec(cpu, tid, how / 16),
+            8 if how.is_multiple_of(7) => self.exit(cpu, tid),
             _ if in_call => self.exit_call(cpu, tid, how),
             9..=11 => self.span(cpu, tid, how),
             _ => self.enter_call(cpu, tid, how),
@@ -161,11 +166,37 @@ impl Kernel {
             pid: child_pid,
             state: State::Blocked,
             call: Some("clone"),
+            shares: false,
             spans: Vec::new(),
             request: 0,
         };
         self.threads.insert(child, thread);
-        self.fact(cpu, parent, FactKind::Fork { child, child_pid, comm: "child" });
+        // Some tracers say it, the others leave it to the call.
+        let shares_table = (how & 16 != 0).then_some(self.threads[&parent].shares);
+        let kind = FactKind::Fork { child, child_pid, shares_table, comm: "child" };
+        self.fact(cpu, parent, kind);
+    }
+
+    /// A thread starts another program; one that was not the first of its process becomes that.
+    fn exec(&mut self, cpu: u8, tid: Tid, how: u8) {
+        let leader = Tid::new(self.threads[&tid].pid.get());
+        let free = self.threads.get(&leader).is_some_and(|thread| thread.state != State::Running);
+        if leader == tid || !free || how.is_multiple_of(2) {
+            return self.fact(cpu, tid, FactKind::Exec { comm: "next", old: None });
+        }
+        let call = self.threads.get_mut(&tid).unwrap().call.take();
+        self.threads.get_mut(&tid).unwrap().state = State::Dead;
+        let thread = self.threads.get_mut(&leader).unwrap();
+        (thread.call, thread.state) = (call, State::Running);
+        self.on[usize::from(cpu)] = leader;
+        self.fact(cpu, leader, FactKind::Exec { comm: "next", old: Some(tid) });
+    }
+
+    fn exit(&mut self, cpu: u8, tid: Tid) {
+        let pid = self.threads[&tid].pid;
+        let of_process = self.threads.values().filter(|thread| thread.pid == pid);
+        let is_last = of_process.filter(|thread| thread.state != State::Dead).count() == 1;
+        self.fact(cpu, tid, FactKind::Exit { tid, is_last: Some(is_last) });
     }
 
     fn dump(&mut self, cpu: u8, tid: Tid, how: u8) {
@@ -210,7 +241,13 @@ impl Kernel {
         let path = Some(PATHS[usize::from(how / 16 % 4)]);
         let close_on_exec = how >= 128;
         let on = |effect| CallArgs { fd, path: None, effect };
-        let (name, args) = match how % 16 {
+        let range = |only_mark, leaves_table| Effect::CloseRange {
+            first: Fd::new(i32::from(how / 32 % 4)),
+            last: Fd::new(if how >= 128 { i32::MAX } else { 2 }),
+            only_mark,
+            leaves_table,
+        };
+        let (name, args) = match how % 23 {
             0 | 1 => {
                 ("openat", CallArgs { fd: None, path, effect: Effect::Open { close_on_exec } })
             }
@@ -225,25 +262,43 @@ impl Kernel {
             8 => ("connect", on(Effect::Address("10.0.0.1:80"))),
             9 => ("futex", CallArgs::NONE),
             10 => ("clock_nanosleep", CallArgs::NONE),
-            11 => ("pipe2", CallArgs::NONE),
+            11 => {
+                let effect = Effect::MakePair { name: "pipe", kind: Kind::Other, close_on_exec };
+                ("pipe2", CallArgs { effect, ..CallArgs::NONE })
+            }
             12 => ("execve", CallArgs { fd: None, path, effect: Effect::Nothing }),
             13 => {
                 ("accept4", on(Effect::Make { name: "socket", kind: Kind::Socket, close_on_exec }))
             }
             14 => ("write", on(Effect::Nothing)),
+            15 => ("bind", on(Effect::Address("0.0.0.0:80"))),
+            16 => ("clone", CallArgs { effect: Effect::ShareTable, ..CallArgs::NONE }),
+            17 => ("unshare", CallArgs { effect: Effect::LeaveTable, ..CallArgs::NONE }),
+            18 => {
+                ("close_range", CallArgs { effect: range(false, how & 64 != 0), ..CallArgs::NONE })
+            }
+            19 => {
+                ("close_range", CallArgs { effect: range(true, how & 64 != 0), ..CallArgs::NONE })
+            }
+            20 => ("io_uring_enter", CallArgs::NONE),
             _ => ("read", on(Effect::Nothing)),
         };
-        self.threads.get_mut(&tid).unwrap().call = Some(name);
+        let thread = self.threads.get_mut(&tid).unwrap();
+        (thread.call, thread.shares) = (Some(name), args.effect == Effect::ShareTable);
         self.fact(cpu, tid, FactKind::CallEntry { name, args });
     }
 
     fn exit_call(&mut self, cpu: u8, tid: Tid, how: u8) {
-        let Some(name) = self.threads.get_mut(&tid).unwrap().call.take() else { return };
+        let thread = self.threads.get_mut(&tid).unwrap();
+        let Some(name) = thread.call.take() else { return };
+        thread.shares = false;
         let new = i64::from(how / 8 % FDS);
         let ret = match (name, how % 8) {
             (_, 0) => -9,
             (_, 1) => -512,
             ("read" | "write", _) => i64::from(how),
+            ("io_uring_enter" | "clone", _) => new + 1,
+            ("connect", 2) => -115,
             ("openat" | "dup" | "fcntl" | "socket" | "accept4", _) => new,
             _ => 0,
         };
@@ -257,7 +312,7 @@ impl Kernel {
         let cpu = how % CPUS;
         let tid = Tid::new(i32::from(how / 3 % THREADS) + 1);
         let span = |name| Span { name, request: None, is_request: name == "request" };
-        let kind = match how % 13 {
+        let kind = match how % 14 {
             0 => FactKind::CallExit {
                 name: "openat",
                 ret: 2,
@@ -278,10 +333,15 @@ impl Kernel {
             5 => FactKind::SpanBegin(span("send")),
             6 => FactKind::Seen,
             7 => FactKind::Wakeup { tid, comm: "woken" },
-            8 => FactKind::Fork { child: tid, child_pid: Pid::new(1), comm: "again" },
+            8 => FactKind::Fork {
+                child: tid,
+                child_pid: Pid::new(1),
+                shares_table: (how & 64 != 0).then_some(how & 128 != 0),
+                comm: "again",
+            },
             9 => FactKind::Exit { tid, is_last: Some(true) },
             10 => {
-                let what = match how / 13 % 6 {
+                let what = match how / 14 % 6 {
                     0 => Missing::KernelEverywhere,
                     1 => Missing::Spans,
                     _ => Missing::Kernel(CpuId::new(u32::from(cpu))),
@@ -295,6 +355,7 @@ impl Kernel {
                 address: None,
                 opened: None,
             },
+            12 => FactKind::Exec { comm: "odd", old: Some(Tid::new(i32::from(how / 14 % 5) + 1)) },
             _ => FactKind::Switch {
                 prev: tid,
                 prev_comm: "x",

@@ -14,8 +14,43 @@ fn cover(begin: Timestamp, end: Timestamp) -> Cover {
     Cover { host: "host".into(), begin, end }
 }
 
+/// The summary of a window of these facts, mapped behind those before it.
 pub(crate) fn map(facts: &[Fact<&str>], begin: Timestamp, end: Timestamp) -> Summary {
-    map_after(facts, begin, end, Identities::default())
+    map_after(facts, begin, end, learnt_at(facts, begin, &[]))
+}
+
+/// What the facts before a time say about who is who, but for those in gaps.
+pub(crate) fn learnt_at(
+    facts: &[Fact<&str>],
+    begin: Timestamp,
+    gaps: &[(Timestamp, Timestamp)],
+) -> Identities {
+    let mut known = Identities::default();
+    let mut gaps = gaps.iter().filter(|(from, _)| *from < begin).peekable();
+    for fact in facts.iter().filter(|fact| fact.at < begin) {
+        while gaps.next_if(|(_, to)| *to <= fact.at).is_some() {
+            known.forget_cpus();
+        }
+        if gaps.peek().is_none_or(|(from, _)| fact.at < *from) {
+            known.learn(fact);
+        }
+    }
+    gaps.for_each(|_| known.forget_cpus());
+    known
+}
+
+/// The summaries of ten windows, some of which are missing.
+pub(crate) fn tenths(all: &[Fact<&str>], end: Timestamp, missing: &[bool]) -> Vec<Summary> {
+    let tenth = |n: i64| Timestamp::from_nanos(end.nanos() * n / 10);
+    let windows = (0..10_i64).map(|n| (tenth(n), tenth(n + 1))).zip(missing);
+    let windows: Vec<_> = windows.filter(|((from, to), _)| from < to).collect();
+    let gaps = windows.iter().filter(|(_, missing)| **missing).map(|(window, _)| *window);
+    let gaps: Vec<_> = gaps.collect();
+    let parts = windows.iter().map(|((from, to), missing)| match missing {
+        true => Summary::gap(cover(*from, *to)),
+        false => map_after(all, *from, *to, learnt_at(all, *from, &gaps)),
+    });
+    parts.collect()
 }
 
 fn map_after(facts: &[Fact<&str>], begin: Timestamp, end: Timestamp, entry: Identities) -> Summary {
@@ -90,7 +125,8 @@ fn known_at(facts: &[Fact<&str>], begin: Timestamp) -> Identities {
 fn anonymous(mut facts: Vec<Fact<&'static str>>) -> Vec<Fact<&'static str>> {
     for fact in &mut facts {
         let is_span = matches!(fact.kind, FactKind::SpanBegin(_) | FactKind::SpanEnd(_));
-        let of_kernel = fact.tid.filter(|_| !is_span);
+        let tells_thread = matches!(fact.kind, FactKind::Exec { old: Some(_), .. });
+        let of_kernel = fact.tid.filter(|_| !is_span && !tells_thread);
         fact.pid = None;
         if of_kernel.is_some_and(|tid| tid != Tid::IDLE) {
             fact.tid = None;
@@ -161,15 +197,7 @@ proptest! {
         other in prop::collection::vec(any::<u16>(), 1..8),
     ) {
         let (all, end) = facts(&steps);
-        let tenth = |n: i64| Timestamp::from_nanos(end.nanos() * n / 10);
-        let parts: Vec<Summary> = (0..10_i64)
-            .zip(&missing)
-            .filter(|(n, _)| tenth(*n) < tenth(n + 1))
-            .map(|(n, missing)| match missing {
-                true => Summary::gap(cover(tenth(n), tenth(n + 1))),
-                false => map(&all, tenth(n), tenth(n + 1)),
-            })
-            .collect();
+        let parts = tenths(&all, end, &missing);
         prop_assert_eq!(answers(&reduce(parts.clone(), &one)), answers(&reduce(parts, &other)));
     }
 

@@ -4,11 +4,11 @@ use model::{CpuId, Tid, Timestamp};
 use proptest::prelude::*;
 use stitch::fact::{BlockOp, Dev, Fact, FactKind, LeftAs, Line, Missing};
 use stitch::table::{Bound, Cell, Table};
-use stitch::{Question, Subject, Summary};
+use stitch::{Question, Subject};
 
 use crate::compare::{same, tables};
 use crate::kernel_like::facts;
-use crate::laws::{cases, map, reduce, steps, windows};
+use crate::laws::{cases, map, reduce, steps, tenths, windows};
 
 /// One event of a device: what, how, and after which part of the other facts.
 type DeviceStep = (u8, u8, f64);
@@ -104,15 +104,7 @@ proptest! {
         other in prop::collection::vec(any::<u16>(), 1..8),
     ) {
         let (all, end) = with_devices(&steps, &devices);
-        let tenth = |n: i64| Timestamp::from_nanos(end.nanos() * n / 10);
-        let parts: Vec<Summary> = (0..10_i64)
-            .zip(&missing)
-            .filter(|(n, _)| tenth(*n) < tenth(n + 1))
-            .map(|(n, missing)| match (map(&all, tenth(n), tenth(n + 1)), missing) {
-                (part, false) => part,
-                (part, true) => Summary::gap(part.cover().unwrap().clone()),
-            })
-            .collect();
+        let parts = tenths(&all, end, &missing);
         same(&tables(&reduce(parts.clone(), &one)), &tables(&reduce(parts, &other)));
     }
 }
@@ -220,7 +212,12 @@ fn a_wake_up_of_a_thread_that_is_later_seen_to_have_run_does_not_count() {
 
 #[test]
 fn a_wake_up_does_not_survive_the_birth_of_another_thread_under_its_number() {
-    let born = FactKind::Fork { child: Tid::new(7), child_pid: model::Pid::new(7), comm: "c" };
+    let born = FactKind::Fork {
+        child: Tid::new(7),
+        child_pid: model::Pid::new(7),
+        shares_table: None,
+        comm: "c",
+    };
     let kinds = [woken(7), born, switch(0, LeftAs::Preempted, 7)];
     assert_eq!(figures(&tables_of(&kinds, Subject::Schedstats)[1], is_thread(7)), None);
 }

@@ -12,14 +12,21 @@ use crate::compare::sums_hold;
 use crate::kernel_like::facts;
 use crate::laws::{cases, map, steps};
 
-/// Calls, nanoseconds, bytes and errors of each process and call name.
-fn calls(all: &[Fact<&str>]) -> BTreeMap<(i32, String), (u64, u64, u64, u64)> {
+/// Calls, nanoseconds, bytes, errors and uncertain returns.
+type Figures = (u64, u64, u64, u64, u64);
+
+/// Those of each process and call name.
+fn calls(all: &[Fact<&str>]) -> BTreeMap<(i32, String), Figures> {
     let mut table = BTreeMap::new();
     for (n, exit) in all.iter().enumerate() {
         let FactKind::CallExit { name, ret, .. } = exit.kind else { continue };
-        let Some(entry) = begin_of(&all[..n], exit.tid.unwrap(), name) else { continue };
-        let row: &mut (u64, u64, u64, u64) =
+        let Some((entry, sure)) = begin_of(&all[..n], exit.tid.unwrap(), name) else { continue };
+        let row: &mut Figures =
             table.entry((exit.pid.unwrap().get(), name.to_owned())).or_default();
+        if !sure {
+            row.4 += 1;
+            continue;
+        }
         row.0 += 1;
         row.1 += exit.at.since(entry).get();
         row.2 += if matches!(name, "read" | "write") { u64::try_from(ret).unwrap_or(0) } else { 0 };
@@ -28,21 +35,27 @@ fn calls(all: &[Fact<&str>]) -> BTreeMap<(i32, String), (u64, u64, u64, u64)> {
     table
 }
 
-/// When the call began that a return right after these facts ends: looks back for the last thing that a thread's call
-/// register can tell.
-fn begin_of(before: &[Fact<&str>], tid: Tid, call: &str) -> Option<Timestamp> {
+/// When the call began that a return right after these facts ends, and whether no loss lies between: looks back for the
+/// last thing that a thread's call register can tell.
+fn begin_of(before: &[Fact<&str>], mut tid: Tid, call: &str) -> Option<(Timestamp, bool)> {
+    let mut sure = true;
     for (n, fact) in before.iter().enumerate().rev() {
         match fact.kind {
             FactKind::CallEntry { name, .. } if fact.tid == Some(tid) => {
-                return (name == call).then_some(fact.at);
+                return (name == call).then_some((fact.at, sure));
             }
             FactKind::CallExit { .. } if fact.tid == Some(tid) => return None,
             FactKind::Fork { child, .. } if child == tid => return None,
-            FactKind::Lost { what: Missing::KernelEverywhere, .. } => return None,
-            FactKind::Lost { what: Missing::Kernel(cpu), .. }
-                if runs_on(&before[..n], tid, cpu) =>
-            {
-                return None;
+            FactKind::Exec { old: Some(old), .. } if fact.tid != Some(old) => {
+                if fact.tid == Some(tid) {
+                    tid = old;
+                } else if tid == old {
+                    return None;
+                }
+            }
+            FactKind::Lost { what: Missing::KernelEverywhere, .. } => sure = false,
+            FactKind::Lost { what: Missing::Kernel(cpu), .. } => {
+                sure &= !runs_on(&before[..n], tid, cpu);
             }
             _ => {}
         }
@@ -60,6 +73,7 @@ fn runs_on(before: &[Fact<&str>], tid: Tid, cpu: CpuId) -> bool {
         FactKind::Lost { what: Missing::KernelEverywhere, .. } => Some(None),
         FactKind::Lost { .. } => None,
         FactKind::Fork { child, .. } if child == tid => Some(None),
+        FactKind::Exec { old: Some(old), .. } if old == tid && fact.tid != Some(tid) => Some(None),
         _ if fact.tid == Some(tid) => Some(fact.cpu),
         _ => None,
     });
@@ -111,7 +125,8 @@ proptest! {
         let mut found = BTreeMap::new();
         for process in &answer.processes {
             for call in &process.syscalls {
-                let figures = (call.calls, call.ns, call.bytes, call.errors);
+                let figures =
+                    (call.calls, call.ns, call.bytes, call.errors, call.uncertain);
                 found.insert((process.pid, call.name.to_string()), figures);
             }
         }

@@ -83,7 +83,7 @@ impl Make<'_> {
             let without_row = open.filter(|name| !names.contains_key(name));
             for name in names.keys().chain(without_row) {
                 let row = names.get(name).cloned().unwrap_or_default();
-                let more = u64::from(open == Some(name));
+                let more = row.uncertain.saturating_add(u64::from(open == Some(name)));
                 per_thread.push((tid, name, row.clone(), more));
                 let none = (name, CallRow::default(), 0);
                 let (_, sum, open) = per_call.entry(name.text()).or_insert(none);
@@ -92,7 +92,9 @@ impl Make<'_> {
             }
             let count = names.values().map(|row| row.ns.count).sum::<u64>();
             let ns = names.values().map(|row| row.ns.sum).sum::<u64>();
-            totals.push((Reverse(count), tid, ns, u64::from(open.is_some())));
+            let uncertain = names.values().map(|row| row.uncertain).sum::<u64>();
+            let more = uncertain.saturating_add(u64::from(open.is_some()));
+            totals.push((Reverse(count), tid, ns, more));
         }
         totals.sort_unstable();
         per_thread.sort_by(|one, other| {
@@ -142,7 +144,7 @@ impl Make<'_> {
 fn open_call(thread: &Thread) -> Option<&CallName> {
     match &thread.call {
         InFlight::Call(call) => Some(&call.name),
-        InFlight::AsLeft | InFlight::Nothing | InFlight::Birth => None,
+        InFlight::AsLeft(_) | InFlight::Nothing | InFlight::Birth => None,
     }
 }
 

@@ -1,26 +1,27 @@
 //! The arguments and return values of system calls, by the names that LTTng gives their fields.
 
+mod arguments;
+mod effects;
+
 use std::borrow::Cow;
 
 use ctf::{EventRecord, EventRecordClass, FieldHandle, Value};
 use model::Fd;
-use stitch::Kind;
 use stitch::fact::{CallArgs, Effect, Fact, FactKind};
 
 use super::{Context, number, text};
+use arguments::Arguments;
 
 /// The event record class of a call's begin or end.
 #[derive(Debug)]
 pub(super) struct CallClass {
     name: String,
+    /// Where the number is of a call that has no class of its own.
     id: Option<FieldHandle>,
-    fd: Option<FieldHandle>,
+    abi: Abi,
+    arguments: Arguments,
     path: Option<FieldHandle>,
     folder_fd: Option<FieldHandle>,
-    flags: Option<FieldHandle>,
-    cmd: Option<FieldHandle>,
-    arg: Option<FieldHandle>,
-    new_fd: Option<FieldHandle>,
     address: Option<FieldHandle>,
     v4: Option<(FieldHandle, Option<FieldHandle>)>,
     ret: Option<FieldHandle>,
@@ -28,24 +29,33 @@ pub(super) struct CallClass {
     opened: Option<FieldHandle>,
 }
 
-const O_CLOEXEC: i64 = 0o2_000_000;
+/// Whose numbers calls have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Abi {
+    /// Those of x86-64.
+    Native,
+    /// Those of 32-bit programs.
+    Compat,
+}
+
+impl Abi {
+    fn name(self, number: u64) -> Option<&'static str> {
+        match self {
+            Self::Native => model::syscall_name(number),
+            Self::Compat => model::compat_syscall_name(number),
+        }
+    }
+}
 
 impl CallClass {
-    pub(super) fn new(name: String, class: &EventRecordClass) -> Self {
+    pub(super) fn new(name: String, abi: Abi, class: &EventRecordClass) -> Self {
         let field = |names: &[&str]| names.iter().find_map(|name| class.field_handle(name));
-        let flags = match name.as_str() {
-            "socket" | "socketpair" => field(&["type"]),
-            _ => field(&["flags"]),
-        };
         Self {
             id: field(&["id"]).filter(|_| name == "unknown"),
-            fd: field(&["fd", "fildes", "oldfd", "epfd", "in_fd", "fd_in", "fdin", "out_fd"]),
+            abi,
+            arguments: Arguments::of(&name, class),
             path: field(&["filename", "pathname", "oldname", "path"]),
             folder_fd: field(&["dfd"]),
-            flags,
-            cmd: field(&["cmd"]),
-            arg: field(&["arg"]),
-            new_fd: field(&["newfd"]),
             address: field(&["address"]),
             v4: field(&["v4addr"]).map(|v4| (v4, field(&["dport", "sport"]))),
             ret: field(&["ret"]),
@@ -56,13 +66,14 @@ impl CallClass {
         }
     }
 
-    /// The call's name, for unknown ones by their number; `None` when even that says nothing.
+    /// The call's name, for unknown ones by their number; `None` when even that says nothing: x86-64's `rt_sigreturn`
+    /// returns as a compat call of number -1.
     fn name(&self, record: &EventRecord<'_>) -> Option<&str> {
         match self.id {
             None => Some(&self.name),
             Some(id) => {
                 let id = u64::try_from(number(record, id)?).ok()?;
-                model::syscall_name(id).or(Some("unknown"))
+                self.abi.name(id).or(Some("unknown"))
             }
         }
     }
@@ -76,8 +87,9 @@ impl CallClass {
         let Some(name) = self.name(record) else { return };
         let path = self.path.and_then(|handle| text(record, handle));
         let address = self.address(record);
-        let effect = self.effect(name, record, address.as_deref());
-        let mut fd = self.fd.and_then(|handle| number(record, handle)).map(Fd::new);
+        let call = self.arguments.read(record, name);
+        let effect = effects::effect(name, &call, address.as_deref());
+        let mut fd = call.fd;
         let mut path = path.as_deref();
         // With AT_EMPTY_PATH a call works on the descriptor itself: fstat comes as newfstatat(fd, "").
         if path == Some("") && effect == Effect::Nothing {
@@ -111,56 +123,6 @@ impl CallClass {
             address: address.as_deref(),
             opened: opened.as_deref(),
         }));
-    }
-
-    fn effect<'s>(
-        &self,
-        name: &str,
-        record: &EventRecord<'_>,
-        address: Option<&'s str>,
-    ) -> Effect<&'s str> {
-        let value = |handle: Option<FieldHandle>| {
-            handle.and_then(|handle| record.get(handle)).and_then(|value| value.as_i64())
-        };
-        let flags = value(self.flags).unwrap_or(0);
-        let close_on_exec = flags & O_CLOEXEC != 0;
-        let make = |name, kind| Effect::Make { name, kind, close_on_exec };
-        match name {
-            "open" | "openat" | "openat2" | "creat" | "open_by_handle_at" => {
-                Effect::Open { close_on_exec }
-            }
-            "close" => Effect::Close,
-            "dup" => Effect::Duplicate { close_on_exec: false },
-            "dup2" | "dup3" if value(self.fd) != value(self.new_fd) => {
-                Effect::Duplicate { close_on_exec }
-            }
-            "fcntl" => match value(self.cmd) {
-                Some(0) => Effect::Duplicate { close_on_exec: false },
-                Some(1030) => Effect::Duplicate { close_on_exec: true },
-                Some(2) => Effect::SetCloseOnExec(value(self.arg).unwrap_or(0) & 1 != 0),
-                _ => Effect::Nothing,
-            },
-            "ioctl" => match value(self.cmd) {
-                Some(0x5451) => Effect::SetCloseOnExec(true),
-                Some(0x5450) => Effect::SetCloseOnExec(false),
-                _ => Effect::Nothing,
-            },
-            "connect" | "bind" => address.map_or(Effect::Nothing, Effect::Address),
-            "socket" | "accept" | "accept4" => make("socket", Kind::Socket),
-            "eventfd" | "eventfd2" => make("eventfd", Kind::Other),
-            "epoll_create" | "epoll_create1" => make("epoll", Kind::Other),
-            "timerfd_create" => make("timerfd", Kind::Other),
-            "memfd_create" => make("memfd", Kind::Other),
-            "signalfd" | "signalfd4" => make("signalfd", Kind::Other),
-            "inotify_init" | "inotify_init1" => make("inotify", Kind::Other),
-            "fanotify_init" => make("fanotify", Kind::Other),
-            "pidfd_open" => make("pidfd", Kind::Other),
-            "pidfd_getfd" => make("received", Kind::Other),
-            "perf_event_open" => make("perf_event", Kind::Other),
-            "io_uring_setup" => make("io_uring", Kind::Other),
-            "userfaultfd" => make("userfaultfd", Kind::Other),
-            _ => Effect::Nothing,
-        }
     }
 
     /// The address as our own capture writes it, or from LTTng's IPv4 fields.

@@ -2,7 +2,8 @@
 //!
 //! A process takes three columns (`process`, `process_tid`, `process_pid`), an interrupt three (`irq`, `irq_kind`,
 //! `irq_nr`), a disk two (`disk`, `disk_dev`). Where any number of a column is not certain, `NAME_high` follows: what it
-//! is at most, empty without limit. What nobody knows is empty.
+//! is at most, empty without limit. What nobody knows, and what is not there, is
+//! empty.
 
 use stitch::table::{Bound, Cell, Column, Kind, Table};
 
@@ -66,7 +67,7 @@ fn names(column: &Column, open: bool) -> Vec<String> {
 fn values(cell: &Cell, column: &Column, open: bool) -> Vec<String> {
     let known = |number: Option<i32>| number.map(|n| n.to_string()).unwrap_or_default();
     match cell {
-        Cell::Unknown => vec![String::new(); names(column, open).len()],
+        Cell::Nothing | Cell::Unknown => vec![String::new(); names(column, open).len()],
         Cell::Count(bound) | Cell::Ns(bound) | Cell::Bytes(bound) => {
             let high = bound.high.map(|high| high.to_string()).unwrap_or_default();
             let low = bound.low.to_string();

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Numbers are integers in the column's unit, times in nanoseconds; `[low, high]` where they are not certain, `high` null
-//! when there is no limit. Means, deviations and ratios have fractions. What nobody knows is null.
+//! when there is no limit. Means, deviations and ratios have fractions. What nobody knows, and what is not there, is null.
 
 use serde_json::{Value, json};
 use stitch::answer::Loss;
@@ -53,7 +53,7 @@ fn table(table: &Table) -> Value {
 #[must_use]
 pub fn cell(cell: &Cell) -> Value {
     match cell {
-        Cell::Unknown => Value::Null,
+        Cell::Nothing | Cell::Unknown => Value::Null,
         Cell::Count(bound) | Cell::Ns(bound) | Cell::Bytes(bound) => bounded(*bound),
         Cell::Ratio { .. } | Cell::Mean { .. } | Cell::Deviation { .. } => json!(cell.real()),
         Cell::At(at) => json!(at.nanos()),

@@ -74,6 +74,7 @@ fn result(table: &Table) -> Value {
 fn cell(cell: &Cell, kind: Kind) -> Value {
     let class = word(kind);
     match cell {
+        Cell::Nothing => Value::Null,
         Cell::Unknown => json!({"class": "unknown"}),
         Cell::Count(bound) | Cell::Ns(bound) | Cell::Bytes(bound) => bounded(class, *bound),
         Cell::Ratio { .. } | Cell::Mean { .. } | Cell::Deviation { .. } => {

@@ -43,6 +43,7 @@ fn is_name(kind: Kind) -> bool {
 #[must_use]
 pub fn cell(cell: &Cell) -> String {
     match cell {
+        Cell::Nothing => String::new(),
         Cell::Unknown => "?".to_owned(),
         Cell::Count(bound) | Cell::Bytes(bound) => bounded(*bound, |number| number.to_string()),
         Cell::Ns(bound) => bounded(*bound, time),

@@ -119,8 +119,8 @@ pub fn syscalls(answer: &Syscalls) -> String {
 
 fn split_table(name: &str, count: &str) -> Table {
     Table::new(&[
-        name, count, "wall", "running", "waiting", "disk", "network", "lock", "timer", "other",
-        "unknown",
+        name, count, "wall", "running", "waiting", "disk", "network", "lock", "timer", "pipe",
+        "child", "other", "unknown",
     ])
 }
 
@@ -134,6 +134,8 @@ fn split_row(name: String, count: String, split: &Split) -> Vec<String> {
         blocked.network,
         blocked.lock,
         blocked.timer,
+        blocked.pipe,
+        blocked.child,
         blocked.other,
         split.unknown_ns,
     ];

@@ -5,7 +5,7 @@
 const STATES = [
   { key: "running_ns", label: "running", of: (split) => split.running_ns },
   { key: "waiting_ns", label: "waiting for a CPU", of: (split) => split.waiting_ns },
-  ...["disk", "network", "lock", "timer", "other"].map((cause) => ({
+  ...["disk", "network", "lock", "timer", "pipe", "child", "other"].map((cause) => ({
     key: `blocked_${cause}_ns`,
     label: cause === "other" ? "blocked: other" : `blocked: ${cause}`,
     short: cause,
@@ -148,7 +148,7 @@ function drawTiles() {
 function wholeSplit() {
   const total = (of) => String(sum(answer.phases.map(of)));
   const blocked_ns = {};
-  for (const cause of Object.keys(answer.phases[0]?.blocked_ns ?? { disk: 0, network: 0, lock: 0, timer: 0, other: 0 })) {
+  for (const cause of Object.keys(answer.phases[0]?.blocked_ns ?? { disk: 0, network: 0, lock: 0, timer: 0, pipe: 0, child: 0, other: 0 })) {
     blocked_ns[cause] = total((phase) => phase.blocked_ns[cause]);
   }
   return {

@@ -77,6 +77,10 @@ pub struct Blocked {
     pub lock: u64,
     /// A clock.
     pub timer: u64,
+    /// A pipe.
+    pub pipe: u64,
+    /// A child.
+    pub child: u64,
     /// Anything else.
     pub other: u64,
 }

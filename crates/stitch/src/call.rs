@@ -162,6 +162,8 @@ pub(crate) enum Class {
     Network,
     Lock,
     Timer,
+    Pipe,
+    Child,
     Other,
 }
 
@@ -199,8 +201,9 @@ impl Sleep {
 /// |---|---|
 /// | `futex*` | lock |
 /// | `nanosleep`, `clock_nanosleep` | timer |
+/// | `wait4`, `waitid`, `waitpid`, `vfork`, `clone`, `clone3` | child |
 /// | `poll`, `ppoll`, `select`, `pselect6`, `epoll_*wait*`, `accept*`, `connect`, `recv*`, `send*` except `sendfile*` | network |
-/// | `read`, `write` and their vector and position forms, `sendfile*`, `splice`, `tee`, `copy_file_range`, `ioctl` | by kind of the file: regular → disk, socket → network, else other |
+/// | `read`, `write` and their vector and position forms, `sendfile*`, `splice`, `tee`, `copy_file_range`, `ioctl` | by kind of the file: regular → disk, socket → network, pipe → pipe, else other |
 /// | with a path, `fsync` and kin, `close`, `getdents*`, `lseek`, `ftruncate`, `fallocate`, `fstat`, `mmap`, `msync`, `munmap` | disk |
 /// | all others | uninterruptible → disk, else other |
 pub(crate) fn class_in(call: Option<&Call>, sleep: Sleep) -> ClassTerm {
@@ -212,6 +215,8 @@ pub(crate) fn class_in(call: Option<&Call>, sleep: Sleep) -> ClassTerm {
     let class = match call.name.text() {
         name if name.starts_with("futex") => Class::Lock,
         "nanosleep" | "clock_nanosleep" => Class::Timer,
+        // A parent that lends its memory sleeps until the child ends or starts another program.
+        "wait4" | "waitid" | "waitpid" | "vfork" | "clone" | "clone3" => Class::Child,
         "poll" | "ppoll" | "select" | "pselect6" | "connect" | "accept" | "accept4" => {
             Class::Network
         }
@@ -317,10 +322,24 @@ impl ClassTerm {
 }
 
 impl Class {
+    /// What people and programs call it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Network => "network",
+            Self::Lock => "lock",
+            Self::Timer => "timer",
+            Self::Pipe => "pipe",
+            Self::Child => "child",
+            Self::Other => "other",
+        }
+    }
+
     pub(crate) fn of_kind(kind: Kind) -> Self {
         match kind {
             Kind::Regular => Self::Disk,
             Kind::Socket => Self::Network,
+            Kind::Pipe => Self::Pipe,
             Kind::Other => Self::Other,
         }
     }

@@ -227,6 +227,8 @@ impl<'a> Finish<'a> {
                 Class::Network => &mut blocked.network,
                 Class::Lock => &mut blocked.lock,
                 Class::Timer => &mut blocked.timer,
+                Class::Pipe => &mut blocked.pipe,
+                Class::Child => &mut blocked.child,
                 Class::Other => &mut blocked.other,
             };
             *sum = sum.saturating_add(*ns);
@@ -335,6 +337,8 @@ impl Split {
             (&mut self.blocked_ns.network, other.blocked_ns.network),
             (&mut self.blocked_ns.lock, other.blocked_ns.lock),
             (&mut self.blocked_ns.timer, other.blocked_ns.timer),
+            (&mut self.blocked_ns.pipe, other.blocked_ns.pipe),
+            (&mut self.blocked_ns.child, other.blocked_ns.child),
             (&mut self.blocked_ns.other, other.blocked_ns.other),
         ] {
             *mine = mine.saturating_add(more);

@@ -20,7 +20,9 @@ pub enum Kind {
     Regular,
     /// A socket.
     Socket,
-    /// A pipe, event counter, timer, terminal, other device...
+    /// A pipe.
+    Pipe,
+    /// An event counter, timer, terminal, other device...
     Other,
 }
 
@@ -31,8 +33,9 @@ impl Kind {
         const NOT_ON_DISK: [&str; 3] = ["/dev/", "/proc/", "/sys/"];
         if name.starts_with("socket") || name.starts_with("TCP") || name.starts_with("UDP") {
             Self::Socket
-        } else if name.starts_with("pipe:")
-            || name.starts_with("anon_inode:")
+        } else if name.starts_with("pipe:") {
+            Self::Pipe
+        } else if name.starts_with("anon_inode:")
             || name.starts_with("[")
             || NOT_ON_DISK.iter().any(|prefix| name.starts_with(prefix))
         {

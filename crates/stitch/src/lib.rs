@@ -29,6 +29,7 @@ mod keyed;
 mod name;
 #[cfg(feature = "law")]
 mod part;
+mod path;
 mod sharing;
 mod spent;
 mod stack;

@@ -64,11 +64,21 @@ pub enum Part {
     TableKeys,
     /// Which processes share a descriptor table.
     Sharing,
+    /// How the wait of a thread ends that crosses the left boundary, if it is one.
+    WaitFirst,
+    /// Who woke a thread that may have slept at the left boundary.
+    WaitWake,
+    /// What a thread waits for at the end, and since when.
+    WaitState,
+    /// That no thread and no CPU is as it was at the left boundary.
+    WaitLost,
+    /// The handlers of interrupts that each CPU is in, and which of the left's have ended.
+    Handlers,
 }
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 33] = [
         Self::FirstSight,
         Self::FirstWake,
         Self::LossBeforeSight,
@@ -97,6 +107,11 @@ impl Part {
         Self::FirstProcesses,
         Self::TableKeys,
         Self::Sharing,
+        Self::WaitFirst,
+        Self::WaitWake,
+        Self::WaitState,
+        Self::WaitLost,
+        Self::Handlers,
     ];
 }
 
@@ -107,6 +122,7 @@ impl Summary {
         self.threads.values_mut().for_each(|thread| thread.leave_out(part));
         self.tables.values_mut().for_each(|table| table.leave_out(part));
         self.who.leave_out(part);
+        self.paths.leave_out(part);
         match part {
             Part::Returns => self.processes.values_mut().for_each(|calls| calls.heads.clear()),
             Part::Switches => self.cpus.clear(),

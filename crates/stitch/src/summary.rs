@@ -18,6 +18,7 @@ use crate::error::{Assumption, Error};
 use crate::fold::{Folds, Share};
 use crate::ident::{Entry, Ident, Left, Name};
 use crate::keyed::{Keyed, Slot};
+use crate::path::Paths;
 use crate::spent::{Body, Phase};
 use crate::stack::{Outcome, Stack};
 use crate::thread::{LostOn, Neighbours, Thread};
@@ -51,6 +52,7 @@ pub struct Summary {
     pub(crate) phases: BTreeMap<Arc<str>, Phase>,
     pub(crate) requests: Requests,
     pub(crate) folds: Folds,
+    pub(crate) paths: Paths,
     pub(crate) loss: LossCount,
 }
 
@@ -186,8 +188,16 @@ impl Summary {
         let at = Some(cover.begin);
         let forgotten = Forgotten { spans: at, kernel: at, files: at };
         let loss = LossCount { gaps: 1, ..LossCount::default() };
-        let folds = Folds::gap(cover.begin);
-        Self { cover: Some(cover), forgotten, folds, loss, who: Who::gap(), ..Self::default() }
+        let (folds, paths) = (Folds::gap(cover.begin), Paths::gap(cover.begin));
+        Self {
+            cover: Some(cover),
+            forgotten,
+            folds,
+            paths,
+            loss,
+            who: Who::gap(),
+            ..Self::default()
+        }
     }
 
     /// The host and time this is about; `None` for the identity.
@@ -377,6 +387,7 @@ impl Summary {
         for request in &mut self.requests.slowest {
             request.body.resolve(left);
         }
+        self.paths.resolve(left);
         for (mut ident, (at, name)) in std::mem::take(&mut self.names) {
             ident.resolve(left);
             self.learn(ident, at, name);
@@ -456,6 +467,7 @@ impl Summary {
                 thread.counted.cpu.get_or_insert_default().had(ns);
             }
         });
+        self.paths.append(right.paths);
         self.loss.add(right.loss);
     }
 

@@ -75,6 +75,8 @@ pub enum Kind {
 /// One value, or what is known of it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
+    /// There is none.
+    Nothing,
     /// There is one, and nobody knows it.
     Unknown,
     /// A count.

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use model::{CpuId, Pid, Tid, Timestamp};
 
-use crate::call::HeadExit;
+use crate::call::{HeadExit, Sleep};
 use crate::cpu::SwitchLog;
 use crate::fact::{Fact, FactKind, LeftAs, Missing};
 use crate::fold::Wake;
 use crate::ident::{Kind, Name};
 use crate::keyed::Slot;
 use crate::name::CallNames;
+use crate::path::{Leaves, Paths};
 use crate::summary::{Cover, LossCount, Owner, Summary};
 use crate::who::{Identities, Who, asks};
 
@@ -80,8 +81,9 @@ impl Window {
     pub fn after(cover: Cover, entry: Arc<Identities>) -> Self {
         let now = cover.begin;
         let who = Who::new(&entry);
+        let paths = Paths::new(now);
         Self {
-            summary: Summary { cover: Some(cover), who, ..Summary::default() },
+            summary: Summary { cover: Some(cover), who, paths, ..Summary::default() },
             entry,
             log: SwitchLog::default(),
             strings: HashSet::new(),
@@ -96,8 +98,10 @@ impl Window {
             self.summary.loss.backward += 1;
         }
         self.now = self.now.max(fact.at);
-        let context = self.context(fact);
+        let thread = self.thread_of(fact);
+        let context = self.context(fact, thread);
         self.summary.folds.take(self.now, fact, context.map(|context| context.tid));
+        self.summary.paths.take(self.now, fact, thread);
         if let Some(context) = context {
             self.enter(context, fact);
         }
@@ -199,19 +203,22 @@ impl Window {
         self.summary.threads.sort();
         self.summary.requests.keep_slowest();
         self.summary.folds.settle();
+        self.summary.paths.settle();
         self.summary
     }
 
-    /// The thread and process of a fact: as the record says, else as is known of the CPU and of the thread.
-    fn context(&mut self, fact: &Fact<&str>) -> Option<Context> {
-        let tid = match fact.tid {
-            Some(tid) => tid,
-            None if asks(fact) => self.summary.who.on_cpu(fact.cpu?, &self.entry)?,
-            None => return None,
-        };
-        if tid == Tid::IDLE {
-            return None;
+    /// The thread of a fact, also the idle one: as the record says, else as is known of the CPU.
+    fn thread_of(&mut self, fact: &Fact<&str>) -> Option<Tid> {
+        match fact.tid {
+            Some(tid) => Some(tid),
+            None if asks(fact) => self.summary.who.on_cpu(fact.cpu?, &self.entry),
+            None => None,
         }
+    }
+
+    /// The thread and process of a fact: of the thread, the process that the record says, else what is known of it.
+    fn context(&mut self, fact: &Fact<&str>, thread: Option<Tid>) -> Option<Context> {
+        let tid = thread.filter(|tid| *tid != Tid::IDLE)?;
         let is_known = |kind| matches!(kind, FactKind::Switch { .. } | FactKind::Lost { .. });
         let known = match fact.pid {
             None if !is_known(fact.kind) => self.summary.who.process_in(tid, &self.entry),
@@ -266,6 +273,8 @@ impl Window {
             if let Some(share) = share {
                 thread.counted.cpu.get_or_insert_default().had(share.ns);
             }
+            let leaves = Leaves::of(left_as, || thread.call.class(prev, Sleep::of(left_as)));
+            self.summary.paths.leave(prev, at, leaves);
         }
         if next != Tid::IDLE {
             let slot = self.name_thread(next, next_comm);
@@ -273,6 +282,7 @@ impl Window {
             thread.got_cpu(at, cpu, &self.log, &self.summary.lost_on);
             self.summary.folds.got_cpu(&mut thread.counted, next, at, cpu);
         }
+        self.summary.paths.switch(cpu, at, next);
         self.summary.on_cpu.insert(cpu, Some(next));
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::{CpuId, Fd, Pid, Tid, Timestamp};
 use stitch::fact::{Fact, FactKind, TableKey};
-use stitch::{Cover, Error, Identities, Kind, LookAhead, Part, Summary, Window};
+use stitch::{Cover, Error, Identities, Kind, LookAhead, Part, Question, Subject, Summary, Window};
 
 use super::dice::Dice;
 use super::kernel_like::{Step, facts};
@@ -428,7 +428,18 @@ fn answers(summary: &Summary) -> Result<String, String> {
     let phases = serde_json::to_string_pretty(&stitch::phases(summary));
     let syscalls = serde_json::to_string_pretty(&stitch::syscalls(summary));
     let text = |text: serde_json::Result<String>| text.map_err(|error| error.to_string());
-    Ok(text(phases)? + "\n" + &text(syscalls)?)
+    Ok(text(phases)? + "\n" + &text(syscalls)? + "\n" + &tables(summary))
+}
+
+/// Every table, a line for each row.
+fn tables(summary: &Summary) -> String {
+    let question = Question::default();
+    let tables = Subject::ALL.iter().flat_map(|of| stitch::tables(summary, *of, &question));
+    let rows = tables.flat_map(|table| {
+        let name = table.class.name;
+        table.rows.into_iter().map(move |row| format!("{name} {row:?}\n"))
+    });
+    rows.collect()
 }
 
 /// The first line that differs, if one does.

@@ -59,6 +59,8 @@ enum What {
     Iousagetop(tables::Args),
     /// Pages of memory by thread
     Memtop(tables::Args),
+    /// What threads waited for, how long, and who ended it: by cause, by process, by thread, by waker
+    Blocked(tables::Args),
     /// All of these tables, from one pass
     All(tables::Args),
 }
@@ -146,6 +148,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         What::Iolatencytop(args) => args.run(&[Subject::Iolatencytop]),
         What::Iousagetop(args) => args.run(&[Subject::Iousagetop]),
         What::Memtop(args) => args.run(&[Subject::Memtop]),
+        What::Blocked(args) => args.run(&[Subject::Blocked]),
         What::All(args) => args.run(&Subject::ALL),
     }
 }

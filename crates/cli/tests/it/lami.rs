@@ -82,7 +82,7 @@ fn check_cell(cell: &Value, column: &str, table: &str) {
     }
 }
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "syscallstats",
     "schedstats",
     "schedtop",
@@ -94,6 +94,7 @@ const NAMES: [&str; 11] = [
     "iolatencytop",
     "iousagetop",
     "memtop",
+    "blocked",
 ];
 
 #[test]

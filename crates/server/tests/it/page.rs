@@ -21,6 +21,8 @@ fn assert_shows(page: &Document, answer: &Value) {
             ("blocked_network_ns", &phase["blocked_ns"]["network"]),
             ("blocked_lock_ns", &phase["blocked_ns"]["lock"]),
             ("blocked_timer_ns", &phase["blocked_ns"]["timer"]),
+            ("blocked_pipe_ns", &phase["blocked_ns"]["pipe"]),
+            ("blocked_child_ns", &phase["blocked_ns"]["child"]),
             ("blocked_other_ns", &phase["blocked_ns"]["other"]),
             ("unknown_ns", &phase["unknown_ns"]),
         ] {

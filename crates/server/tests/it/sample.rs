@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 const BEGIN_NS: i64 = 1_795_204_862_123_456_789;
-const BLOCKED: [&str; 5] = ["disk", "network", "lock", "timer", "other"];
-/// Name, then typical nanoseconds of running, waiting, blocked on disk, network, lock, timer, other, and unknown.
-const PHASES: [(&str, [u64; 8]); 6] = [
-    ("open", [310_000, 40_000, 2_600_000, 0, 0, 0, 9_000, 0]),
-    ("seek", [900_000, 120_000, 4_100_000, 0, 0, 0, 0, 0]),
-    ("decode", [41_000_000, 9_500_000, 1_300_000, 0, 3_200_000, 0, 70_000, 0]),
-    ("encode", [12_500_000, 2_900_000, 0, 0, 450_000, 0, 0, 0]),
-    ("send", [260_000, 90_000, 0, 5_200_000, 0, 0, 0, 0]),
-    ("(between)", [70_000, 15_000, 0, 0, 0, 400_000, 0, 25_000]),
+const BLOCKED: [&str; 7] = ["disk", "network", "lock", "timer", "pipe", "child", "other"];
+/// Name, then typical nanoseconds of running, waiting, blocked on disk, network, lock, timer, pipe, child, other, and unknown.
+const PHASES: [(&str, [u64; 10]); 6] = [
+    ("open", [310_000, 40_000, 2_600_000, 0, 0, 0, 0, 0, 9_000, 0]),
+    ("seek", [900_000, 120_000, 4_100_000, 0, 0, 0, 0, 0, 0, 0]),
+    ("decode", [41_000_000, 9_500_000, 1_300_000, 0, 3_200_000, 0, 0, 0, 70_000, 0]),
+    ("encode", [12_500_000, 2_900_000, 0, 0, 450_000, 0, 180_000, 0, 0, 0]),
+    ("send", [260_000, 90_000, 0, 5_200_000, 0, 0, 0, 0, 0, 0]),
+    ("(between)", [70_000, 15_000, 0, 0, 0, 400_000, 0, 90_000, 0, 25_000]),
 ];
 /// Phase, call, typical calls per request, nanoseconds per call, bytes per call, one call in so many fails, file.
 const CALLS: [(&str, &str, u64, u64, u64, u64, &str); 14] = [
@@ -58,7 +58,7 @@ struct Request {
     id: u64,
     tid: u64,
     begin_ns: i64,
-    phases: Vec<[u64; 8]>,
+    phases: Vec<[u64; 10]>,
     calls: Calls,
 }
 
@@ -81,7 +81,7 @@ impl Request {
         Self { id, tid: 4201 + series.next() % 4, begin_ns, phases, calls }
     }
 
-    fn split(&self) -> [u64; 8] {
+    fn split(&self) -> [u64; 10] {
         total(self.phases.iter().copied())
     }
 
@@ -164,15 +164,17 @@ fn by_wall(mut phases: Vec<Value>) -> Vec<Value> {
     phases
 }
 
-fn total(splits: impl Iterator<Item = [u64; 8]>) -> [u64; 8] {
-    splits.fold([0; 8], |sum, split| std::array::from_fn(|part| sum[part] + split[part]))
+fn total(splits: impl Iterator<Item = [u64; 10]>) -> [u64; 10] {
+    splits.fold([0; 10], |sum, split| std::array::from_fn(|part| sum[part] + split[part]))
 }
 
-fn split_json(split: [u64; 8]) -> Value {
-    let [running, waiting, disk, network, lock, timer, other, unknown] = split;
+fn split_json(split: [u64; 10]) -> Value {
+    let [running, waiting, disk, network, lock, timer, pipe, child, other, unknown] = split;
     json!({
         "wall_ns": split.iter().sum::<u64>(), "running_ns": running, "waiting_ns": waiting,
-        "blocked_ns": {"disk": disk, "network": network, "lock": lock, "timer": timer, "other": other},
+        "blocked_ns": {
+            "disk": disk, "network": network, "lock": lock, "timer": timer, "pipe": pipe, "child": child, "other": other,
+        },
         "unknown_ns": unknown,
     })
 }

@@ -1,5 +1,6 @@
 //! Tables of every analysis but the phases.
 
+mod blocked;
 mod cpu;
 mod disk;
 mod irq;
@@ -41,6 +42,8 @@ pub enum Subject {
     Iousagetop,
     /// Pages of memory by thread.
     Memtop,
+    /// Waits by cause and by who ended them.
+    Blocked,
 }
 
 /// Which rows are wanted. An empty list asks for all.
@@ -60,7 +63,7 @@ pub struct Question {
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Syscallstats,
         Self::Schedstats,
         Self::Schedtop,
@@ -72,6 +75,7 @@ impl Subject {
         Self::Iolatencytop,
         Self::Iousagetop,
         Self::Memtop,
+        Self::Blocked,
     ];
 
     /// The name for programs and the command line.
@@ -89,6 +93,7 @@ impl Subject {
             Self::Iolatencytop => "iolatencytop",
             Self::Iousagetop => "iousagetop",
             Self::Memtop => "memtop",
+            Self::Blocked => "blocked",
         }
     }
 
@@ -107,6 +112,7 @@ impl Subject {
             Self::Iolatencytop => "Longest block device requests",
             Self::Iousagetop => "I/O usage",
             Self::Memtop => "Memory usage",
+            Self::Blocked => "Waits by cause and waker",
         }
     }
 
@@ -125,6 +131,7 @@ impl Subject {
             Self::Iolatencytop => disk::TOP,
             Self::Iousagetop => disk::USAGE,
             Self::Memtop => cpu::MEMTOP,
+            Self::Blocked => blocked::BLOCKED,
         }
     }
 }
@@ -145,6 +152,7 @@ pub fn tables(summary: &Summary, subject: Subject, question: &Question) -> Vec<T
         Subject::Iolatencytop => make.iolatencytop(),
         Subject::Iousagetop => make.iousagetop(),
         Subject::Memtop => make.memtop(),
+        Subject::Blocked => make.blocked(),
     }
 }
 

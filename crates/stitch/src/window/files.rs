@@ -170,7 +170,7 @@ impl Window {
                 // A socket gets an address later.
                 let ident = match kind {
                     Kind::Socket => Ident::made(at, tid, name),
-                    Kind::Regular | Kind::Other => Ident::named(name),
+                    Kind::Regular | Kind::Pipe | Kind::Other => Ident::named(name),
                 };
                 Makes::One(entry(ident, close_on_exec))
             }
@@ -289,7 +289,7 @@ impl Window {
 
     /// A call wrote two descriptors to memory.
     fn set_pair(&mut self, context: Context, exit: &HeadExit, in_flight: &InFlight, pair: [Fd; 2]) {
-        let kind = if exit.name.text() == "socketpair" { Kind::Socket } else { Kind::Other };
+        let kind = if exit.name.text() == "socketpair" { Kind::Socket } else { Kind::Pipe };
         let text = self.intern(if kind == Kind::Socket { "socket pair" } else { "pipe" });
         let ident = Ident::named(Name { text: Arc::clone(&text), kind });
         let unseen = Entry { ident, close_on_exec: Flag::certain(false) };

@@ -36,7 +36,13 @@ pub(crate) fn same(whole: &str, stitched: &str) {
 
 fn parts(split: &Split) -> u64 {
     let blocked = split.blocked_ns;
-    let asleep = blocked.disk + blocked.network + blocked.lock + blocked.timer + blocked.other;
+    let asleep = blocked.disk
+        + blocked.network
+        + blocked.lock
+        + blocked.timer
+        + blocked.pipe
+        + blocked.child
+        + blocked.other;
     split.running_ns + split.waiting_ns + split.unknown_ns + asleep
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use model::{CpuId, Fd, Pid, Tid, Timestamp};
 use stitch::Kind;
-use stitch::fact::{CallArgs, Effect, Fact, FactKind, LeftAs, Missing, Span};
+use stitch::fact::{CallArgs, Effect, Fact, FactKind, LeftAs, Line, Missing, Span};
 
 const CPUS: u8 = 3;
 const THREADS: u8 = 5;
@@ -151,7 +151,35 @@ impl Kernel {
         if thread.state == State::Blocked {
             thread.state = State::Runnable;
             let comm = COMMS[usize::from(how % THREADS) + 1];
-            self.fact(cpu, Tid::IDLE, FactKind::Wakeup { tid, comm });
+            self.handle(cpu, how, |kernel| {
+                let on_cpu = kernel.on[usize::from(cpu)];
+                kernel.fact(cpu, on_cpu, FactKind::Wakeup { tid, comm });
+            });
+        }
+    }
+
+    /// Does something in a handler of an interrupt or outside of one; the handler may not end, or not begin, or nest.
+    fn handle(&mut self, cpu: u8, how: u8, inside: impl FnOnce(&mut Self)) {
+        let on_cpu = self.on[usize::from(cpu)];
+        let (line, inner) = (Line::Hard(u16::from(how / 5 % 2)), Line::Soft(how / 10 % 2));
+        let begins = |line| FactKind::IrqEntry { line, name: "" };
+        let shape = how / 20;
+        if matches!(shape, 3..=8) {
+            self.fact(cpu, on_cpu, begins(line));
+        }
+        if matches!(shape, 6 | 7) {
+            self.now += 1;
+            self.fact(cpu, on_cpu, begins(inner));
+        }
+        if shape == 7 {
+            self.now += 1;
+            self.fact(cpu, on_cpu, FactKind::IrqExit { line: inner });
+        }
+        self.now += i64::from(how % 3);
+        inside(self);
+        if matches!(shape, 4..=6 | 9) {
+            self.now += i64::from(how % 4);
+            self.fact(cpu, on_cpu, FactKind::IrqExit { line });
         }
     }
 

@@ -5,10 +5,12 @@
     reason = "a helper that fails is a failure of the test that calls it"
 )]
 
+mod blocked;
 mod compare;
 mod edges;
 mod file;
 mod kernel_like;
 mod laws;
+mod story;
 mod tables;
 mod witness;

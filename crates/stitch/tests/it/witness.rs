@@ -150,8 +150,13 @@ proptest! {
             let walked =
                 split(&all, Tid::new(request.tid), at(request.begin_ns), at(request.end_ns));
             let asleep = request.split.blocked_ns;
-            let blocked =
-                asleep.disk + asleep.network + asleep.lock + asleep.timer + asleep.other;
+            let blocked = asleep.disk
+                + asleep.network
+                + asleep.lock
+                + asleep.timer
+                + asleep.pipe
+                + asleep.child
+                + asleep.other;
             let found = (request.split.running_ns, request.split.waiting_ns, blocked);
             prop_assert_eq!(found, walked, "{:?}", request);
         }

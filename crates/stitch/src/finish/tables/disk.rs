@@ -147,7 +147,7 @@ impl Make<'_> {
                     let sum = match kind {
                         FileKind::Regular => disk,
                         FileKind::Socket => net,
-                        FileKind::Other => other,
+                        FileKind::Pipe | FileKind::Other => other,
                     };
                     *sum = sum.saturating_add(figures.bytes);
                     named = named.saturating_add(figures.bytes);

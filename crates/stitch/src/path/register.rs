@@ -1,0 +1,95 @@
+//! What one thread does, as far as its waits and who ends them are concerned.
+
+use model::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::waits::Waker;
+use crate::call::ClassTerm;
+use crate::ident::Left;
+
+/// A thread in a window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Register {
+    /// What ends the stretch that lies across the left boundary.
+    pub(super) first: Option<First>,
+    /// The first wake-up before `first`: it counts if the thread slept at the left boundary.
+    pub(super) wake: Option<Wake>,
+    pub(super) tail: Tail,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct First {
+    pub(super) at: Timestamp,
+    pub(super) how: How,
+}
+
+/// How a stretch ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum How {
+    /// The thread gets a CPU.
+    GotCpu,
+    /// It is seen running, or leaving a CPU.
+    Seen,
+    /// Nobody knows what it does from then on.
+    Lost,
+    /// Another thread begins under its number.
+    Born,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Wake {
+    pub(super) at: Timestamp,
+    pub(super) by: Waker,
+}
+
+/// What a thread does at the end of a window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Tail {
+    /// Whatever it did at the left boundary, but for a wake-up.
+    AsLeft,
+    Known(Stretch),
+}
+
+/// A stretch that goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Stretch {
+    pub(super) since: Timestamp,
+    pub(super) state: State,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum State {
+    Running,
+    /// Ready to run, without a CPU.
+    Ready,
+    Asleep(ClassTerm),
+    /// Born and not yet woken.
+    New,
+    Ended,
+    /// The wake-up counts if the thread gets a CPU next.
+    Unknown(Option<Wake>),
+}
+
+impl Register {
+    pub(super) const UNSEEN: Self = Self { first: None, wake: None, tail: Tail::AsLeft };
+
+    /// A thread that was not seen before events were lost.
+    pub(super) fn lost(at: Timestamp) -> Self {
+        let tail = Tail::Known(Stretch { since: at, state: State::Unknown(None) });
+        Self { first: Some(First { at, how: How::Lost }), wake: None, tail }
+    }
+
+    pub(super) fn wakes_mut(&mut self) -> impl Iterator<Item = &mut Wake> {
+        let pending = match &mut self.tail {
+            Tail::Known(Stretch { state: State::Unknown(wake), .. }) => wake.as_mut(),
+            Tail::Known(_) | Tail::AsLeft => None,
+        };
+        self.wake.iter_mut().chain(pending)
+    }
+
+    pub(super) fn resolve(&mut self, left: &impl Left) {
+        if let Tail::Known(Stretch { state: State::Asleep(class), .. }) = &mut self.tail {
+            *class = class.resolved(left);
+        }
+    }
+}

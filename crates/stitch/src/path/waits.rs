@@ -1,0 +1,97 @@
+//! Waits that have ended: how long each thread slept for which cause, and who ended it.
+
+use std::collections::BTreeMap;
+
+use model::Tid;
+use serde::{Deserialize, Serialize};
+
+use super::handlers::OnLeft;
+use crate::call::{ClassTerm, resolve_keys};
+use crate::fact::Line;
+use crate::fold::{Histogram, Stat};
+use crate::ident::Left;
+
+/// Who woke a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Waker {
+    /// The thread on the CPU where it happened; [`Tid::IDLE`] for a CPU that had nothing to do.
+    Thread(Tid),
+    /// The innermost handler of the CPU where it happened.
+    Handler(Line),
+    /// A handler of the left boundary, and if there was none this thread, if it is known.
+    LeftHandler(OnLeft, Option<Tid>),
+    /// Nobody saw the wake-up, or nobody knows its thread.
+    Unknown,
+}
+
+impl Waker {
+    pub(super) fn of(thread: Option<Tid>) -> Self {
+        thread.map_or(Self::Unknown, Self::Thread)
+    }
+}
+
+/// Waits of one thread for one cause.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WaitRow {
+    pub(crate) ns: Stat,
+    pub(crate) lengths: Histogram,
+}
+
+/// Waits by thread.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Waits {
+    /// Bound: threads times causes; a cause that is still a file without a name is one of its own.
+    pub(crate) causes: BTreeMap<Tid, BTreeMap<ClassTerm, WaitRow>>,
+    /// Bound: pairs of threads of which one woke the other.
+    pub(crate) wakers: BTreeMap<Tid, BTreeMap<Waker, Stat>>,
+}
+
+impl WaitRow {
+    pub(crate) fn append(&mut self, more: &Self) {
+        self.ns.append(&more.ns);
+        self.lengths.append(&more.lengths);
+    }
+}
+
+impl Waits {
+    pub(super) fn count(&mut self, tid: Tid, class: &ClassTerm, waker: Waker, ns: u64) {
+        let causes = self.causes.entry(tid).or_default();
+        let row = match causes.get_mut(class) {
+            Some(row) => row,
+            None => causes.entry(class.clone()).or_default(),
+        };
+        row.ns.take(ns);
+        row.lengths.take(ns);
+        self.wakers.entry(tid).or_default().entry(waker).or_default().take(ns);
+    }
+
+    pub(super) fn resolve(&mut self, left: &impl Left) {
+        for causes in self.causes.values_mut() {
+            let add = |row: &mut WaitRow, more: WaitRow| row.append(&more);
+            resolve_keys(causes, |class| *class = class.resolved(left), add);
+        }
+    }
+
+    /// Puts in who woke where the left boundary's handlers decide.
+    pub(super) fn resolve_wakers(&mut self, told: impl Fn(Waker) -> Waker) {
+        for wakers in self.wakers.values_mut() {
+            let add = |stat: &mut Stat, more: Stat| stat.append(&more);
+            resolve_keys(wakers, |waker| *waker = told(*waker), add);
+        }
+    }
+
+    pub(super) fn append(&mut self, right: Self) {
+        for (tid, causes) in right.causes {
+            let mine = self.causes.entry(tid).or_default();
+            for (class, row) in causes {
+                mine.entry(class).or_default().append(&row);
+            }
+        }
+        for (tid, wakers) in right.wakers {
+            let mine = self.wakers.entry(tid).or_default();
+            for (waker, stat) in wakers {
+                mine.entry(waker).or_default().append(&stat);
+            }
+        }
+    }
+}

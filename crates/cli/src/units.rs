@@ -37,6 +37,19 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     Ok(Duration::from_millis(ms))
 }
 
+/// A length of time, also a short one: `250ns`, `10us`, `1ms`, `2s`.
+pub(crate) fn parse_nanos(text: &str) -> Result<u64, UnitError> {
+    let (number, unit) = split(text, "10us")?;
+    let unit_ns = match unit {
+        "ns" => 1,
+        "us" | "µs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return Err(UnitError::Unit { unit: unit.to_owned(), known: "ns, us, ms, s" }),
+    };
+    number.checked_mul(unit_ns).ok_or(UnitError::Range)
+}
+
 /// A number of bytes, at least one: `4096B`, `64KiB`, `8MiB`, `1GiB`, and `kB`, `MB`, `GB` by thousands.
 pub(crate) fn parse_size(text: &str) -> Result<u64, UnitError> {
     let (number, unit) = split(text, "8MiB")?;

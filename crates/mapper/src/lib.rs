@@ -21,5 +21,5 @@ mod stitcher;
 
 pub use adapter::SpanRules;
 pub use error::Error;
-pub use local::{Analysis, Options, Windows, analyse};
+pub use local::{Analysis, Options, Windows, analyse, read_log};
 pub use stitcher::{Advance, Stitcher};

@@ -167,7 +167,7 @@ impl Stitcher {
         for (begin, end) in cuts.iter().copied().zip(cuts.iter().copied().skip(1)) {
             let window = Stretch { begin, end, is_gap: is_gap(begin) };
             let Some(entry) = self.entry(&source, &window, all_closed) else { break };
-            let mapped = map(&source, &window, Arc::new(entry));
+            let mapped = map(&source, &window, Arc::new(entry), None);
             self.store(&mapped.summary, begin, end)?;
             self.merged = std::mem::take(&mut self.merged).merge(mapped.summary)?;
             advance.gaps += usize::from(window.is_gap);

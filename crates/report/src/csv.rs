@@ -25,6 +25,16 @@ pub fn table(table: &Table) -> String {
     out
 }
 
+/// A part of a long table all of whose numbers are certain, with the line of names where it is the first.
+#[must_use]
+pub fn part(part: &Table, is_first: bool) -> String {
+    let all = table(part);
+    if is_first {
+        return all;
+    }
+    all.split_once("\r\n").map(|(_, rows)| rows.to_owned()).unwrap_or_default()
+}
+
 fn line(out: &mut String, fields: impl Iterator<Item = String>) {
     for (n, field) in fields.enumerate() {
         if n > 0 {
@@ -88,6 +98,7 @@ fn values(cell: &Cell, column: &Column, open: bool) -> Vec<String> {
             vec![name.to_string(), kind.to_owned(), number.to_string()]
         }
         Cell::Disk { dev, name } => vec![name.to_string(), dev.0.to_string()],
+        Cell::Fd(fd) => vec![fd.get().to_string()],
     }
 }
 

@@ -9,7 +9,7 @@
 //! Numbers are integers in the column's unit, times in nanoseconds; `[low, high]` where they are not certain, `high` null
 //! when there is no limit. Means, deviations and ratios have fractions. What nobody knows, and what is not there, is null.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use stitch::answer::Loss;
 use stitch::fact::Line;
 use stitch::table::{Bound, Cell, Kind, Table};
@@ -26,6 +26,18 @@ pub fn tables(host: &str, tables: &[Table], loss: &Loss) -> Value {
         "tables": tables.iter().map(table).collect::<Vec<_>>(),
         "loss": loss,
     })
+}
+
+/// The rows of a table, one object a line, by the names of its columns.
+#[must_use]
+pub fn lines(table: &Table) -> String {
+    let line = |row: &Vec<Cell>| {
+        let cells = table.class.columns.iter().zip(row);
+        let fields: Map<String, Value> =
+            cells.map(|(column, value)| (column.name.to_owned(), cell(value))).collect();
+        Value::Object(fields).to_string() + "\n"
+    };
+    table.rows.iter().map(line).collect()
 }
 
 fn table(table: &Table) -> Value {
@@ -69,6 +81,7 @@ pub fn cell(cell: &Cell) -> Value {
             json!({"hard": hard, "nr": number, "name": name})
         }
         Cell::Disk { dev, name } => json!({"dev": dev.0, "name": name}),
+        Cell::Fd(fd) => json!(fd.get()),
     }
 }
 
@@ -102,5 +115,6 @@ pub(crate) const fn word(kind: Kind) -> &'static str {
         Kind::Cpu => "cpu",
         Kind::Irq => "irq",
         Kind::Disk => "disk",
+        Kind::Fd => "fd",
     }
 }

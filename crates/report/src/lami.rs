@@ -100,6 +100,7 @@ fn cell(cell: &Cell, kind: Kind) -> Value {
             json!({"class": class, "hard": hard, "nr": number, "name": name})
         }
         Cell::Disk { name, .. } => json!({"class": class, "name": name}),
+        Cell::Fd(fd) => json!({"class": class, "fd": fd.get()}),
     }
 }
 

@@ -16,19 +16,47 @@ pub fn tables(tables: &[Table], loss: &Loss) -> String {
         if table.rows.is_empty() {
             text::write_line(&mut out, "(nothing)");
         } else {
-            let titles: Vec<&str> = table.class.columns.iter().map(|column| column.title).collect();
-            let names = table.class.columns.iter().map(|column| is_name(column.kind)).collect();
-            let mut columns = text::Table::with_names(&titles, names);
-            for row in &table.rows {
-                columns.row(row.iter().map(cell));
-            }
-            columns.render(&mut out);
+            aligned(table).render(&mut out);
         }
         if table.left_out > 0 {
             text::write_line(&mut out, &format!("and {} more", table.left_out));
         }
         out.push('\n');
     }
+    text::loss(loss, &mut out);
+    out
+}
+
+fn aligned(table: &Table) -> text::Table {
+    let titles: Vec<&str> = table.class.columns.iter().map(|column| column.title).collect();
+    let names = table.class.columns.iter().map(|column| is_name(column.kind)).collect();
+    let mut aligned = text::Table::with_names(&titles, names);
+    for row in &table.rows {
+        aligned.row(row.iter().map(cell));
+    }
+    aligned
+}
+
+/// A long table that comes in parts.
+#[derive(Debug, Default)]
+pub struct Lines {
+    widths: Vec<usize>,
+}
+
+impl Lines {
+    /// The rows of the next part, below a head where it is the first.
+    #[must_use]
+    pub fn rows(&mut self, part: &Table) -> String {
+        let mut out = String::new();
+        aligned(part).render_below(&mut self.widths, &mut out);
+        out
+    }
+}
+
+/// What is missing from tables; nothing where nothing is.
+#[must_use]
+pub fn missing(loss: &Loss) -> String {
+    let mut out = String::new();
     text::loss(loss, &mut out);
     out
 }
@@ -78,6 +106,7 @@ pub fn cell(cell: &Cell) -> String {
             format!("{number} {}", text::printable(name)).trim_end().to_owned()
         }
         Cell::Disk { name, .. } => text::printable(name),
+        Cell::Fd(fd) => fd.get().to_string(),
     }
 }
 

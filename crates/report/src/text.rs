@@ -30,16 +30,24 @@ impl Table {
     }
 
     pub(crate) fn render(&self, out: &mut String) {
+        self.render_below(&mut Vec::new(), out);
+    }
+
+    /// Renders below rows whose columns were so wide, without the head where there are any; columns become wider, never
+    /// narrower.
+    pub(crate) fn render_below(&self, widths: &mut Vec<usize>, out: &mut String) {
+        let head = usize::from(!widths.is_empty());
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let is_text = |column: usize| self.names.get(column).copied().unwrap_or(false);
-        let widths: Vec<usize> = (0..columns).map(width).collect();
+        widths.resize(columns.max(widths.len()), 0);
         for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let is_text = |column: usize| self.names.get(column).copied().unwrap_or(false);
+        for row in self.rows.iter().skip(head) {
             let mut line = String::new();
-            for (n, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            for (n, (cell, width)) in row.iter().zip(widths.iter()).enumerate() {
                 let gap = width.saturating_sub(cell.chars().count());
                 let between = if n == 0 { 0 } else { 2 };
                 let (before, after) = if is_text(n) { (between, gap) } else { (between + gap, 0) };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Tid, Timestamp};
+use model::{CpuId, Fd, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::fact::LeftAs;
@@ -36,6 +36,8 @@ pub(crate) struct LeftCall {
 pub(crate) struct Call {
     pub(crate) name: CallName,
     pub(crate) at: Timestamp,
+    /// The descriptor that it names.
+    pub(crate) fd: Option<Fd>,
     /// The file it works on, as the table stood when the call began.
     pub(crate) file: Option<Ident>,
     /// Whether it names that file by a path.
@@ -350,6 +352,8 @@ impl Class {
 pub(crate) struct HeadExit {
     /// The thread that it returns to.
     pub(crate) tid: Tid,
+    /// Where it returns.
+    pub(crate) cpu: Option<CpuId>,
     pub(crate) name: CallName,
     pub(crate) at: Timestamp,
     pub(crate) ret: i64,

@@ -17,8 +17,9 @@ use crate::ident::{Ident, Name};
 use crate::keyed::Keyed;
 use crate::spent::Spent;
 use crate::summary::{BETWEEN, Cover, Owner, Summary};
+use crate::thread::Thread;
 
-pub use tables::{Question, Subject, tables};
+pub use tables::{Question, Subject, Tables, tables};
 
 const OTHER: &str = "(other)";
 
@@ -90,6 +91,15 @@ pub fn syscalls(summary: &Summary) -> Syscalls {
         processes,
         loss,
     }
+}
+
+/// The threads that have one of these command names at the end.
+#[must_use]
+pub fn threads_named(summary: &Summary, names: &[String]) -> Vec<Tid> {
+    let comm = |thread: &Thread| thread.comm.clone().unwrap_or_default();
+    let threads = summary.threads.iter();
+    let named = threads.filter(|(_, thread)| names.iter().any(|name| **name == *comm(thread)));
+    named.map(|(tid, _)| *tid).collect()
 }
 
 /// What is missing from a summary or makes no sense in it.

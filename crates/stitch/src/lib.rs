@@ -27,9 +27,12 @@ mod fold;
 mod ident;
 mod keyed;
 mod name;
+mod operation;
 #[cfg(feature = "law")]
 mod part;
 mod path;
+mod range;
+mod select;
 mod sharing;
 mod spent;
 mod stack;
@@ -43,10 +46,12 @@ pub mod fact;
 pub mod table;
 
 pub use error::{Assumption, Error};
-pub use finish::{Question, Subject, loss, phases, syscalls, tables};
+pub use finish::{Question, Subject, Tables, loss, phases, syscalls, tables, threads_named};
 pub use ident::Kind;
 #[cfg(feature = "law")]
 pub use part::Part;
+pub use range::Log;
+pub use select::{Between, Logged, Selection};
 pub use summary::{Cover, MAX_LISTED_REQUESTS, Summary};
 pub use who::{Identities, LOOK_AHEAD, LookAhead};
 pub use window::Window;

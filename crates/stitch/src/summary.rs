@@ -365,6 +365,8 @@ impl Summary {
 
     fn resolve(&mut self, left: &Self) {
         let taken_over = self.folds.calls.taken_over();
+        // First: calls that began in the left part come with its own terms.
+        self.folds.resolve_files(left);
         for (tid, thread) in self.threads.iter_mut() {
             thread.resolve(*tid, left);
             self.folds.resolve(*tid, &mut thread.counted, left.in_flight(*tid));

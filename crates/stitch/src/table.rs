@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{CpuId, Pid, Tid, TimeRange, Timestamp};
+use model::{CpuId, Fd, Pid, Tid, TimeRange, Timestamp};
 
 use crate::fact::{BlockOp, Dev, Line};
 
@@ -70,6 +70,8 @@ pub enum Kind {
     Irq,
     /// A block device.
     Disk,
+    /// A file descriptor.
+    Fd,
 }
 
 /// One value, or what is known of it.
@@ -141,6 +143,8 @@ pub enum Cell {
         /// Its name; empty when it is unknown.
         name: Arc<str>,
     },
+    /// A file descriptor.
+    Fd(Fd),
 }
 
 /// A number that is at least and at most so much.

@@ -15,6 +15,7 @@ use crate::ident::{Kind, Name};
 use crate::keyed::Slot;
 use crate::name::CallNames;
 use crate::path::{Leaves, Paths};
+use crate::select::Selection;
 use crate::summary::{Cover, LossCount, Owner, Summary};
 use crate::who::{Identities, Who, asks};
 
@@ -90,6 +91,25 @@ impl Window {
             call_names: CallNames::default(),
             now,
         }
+    }
+
+    /// Counts only what this selects, as all windows that will be merged with this one must.
+    #[must_use]
+    pub fn selecting(mut self, selection: &Arc<Selection>) -> Self {
+        self.summary.folds.select(selection);
+        self
+    }
+
+    /// How many items it has logged.
+    #[must_use]
+    pub fn logged(&self) -> usize {
+        self.summary.folds.logged()
+    }
+
+    /// The time of the last fact; the begin while there is none.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// Takes in the next fact. A time that goes back counts as the latest time so far.
@@ -173,7 +193,8 @@ impl Window {
                     opened.map(|path| Name { text: self.intern(path), kind: Kind::of_name(path) });
                 let Context { at, tid, .. } = context;
                 let name = self.call_names.of(name);
-                let exit = HeadExit { tid, name, at, ret, opened, is_uncertain: false };
+                let cpu = context.cpu;
+                let exit = HeadExit { tid, cpu, name, at, ret, opened, is_uncertain: false };
                 self.call_exit(context, &exit, address, pair);
             }
             (FactKind::SpanBegin(span), Some(context)) => {
@@ -191,6 +212,15 @@ impl Window {
             (FactKind::Exit { .. }, None) => {}
             (_, None) => self.summary.loss.without_thread += 1,
         }
+    }
+
+    /// The summary of all facts taken in, where those that follow belong to another window, from `end` on.
+    #[must_use]
+    pub fn finish_before(mut self, end: Timestamp) -> Summary {
+        if let Some(cover) = &mut self.summary.cover {
+            cover.end = end;
+        }
+        self.finish()
     }
 
     /// The summary of all facts taken in.

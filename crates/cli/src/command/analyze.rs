@@ -1,5 +1,7 @@
 //! `throughline analyze NAME PATH…`: where the time of requests went, and what threads, CPUs and devices did.
 
+mod filter;
+mod log;
 mod tables;
 
 use std::io::{self, Write};
@@ -21,6 +23,7 @@ Examples:
   throughline analyze syscalls --format json kernel/
   throughline analyze schedstats --procname firefox kernel/
   throughline analyze all --format json kernel/             every table, from one pass
+  throughline analyze schedlog --min 1ms --begin 16:44:07 --end 16:44:08 kernel/
 
 Exit code 1: some of the data cannot be read; the rest was.";
 
@@ -61,8 +64,18 @@ enum What {
     Memtop(tables::Args),
     /// What threads waited for, how long, and who ended it: by cause, by process, by thread, by waker
     Blocked(tables::Args),
-    /// All of these tables, from one pass
+    /// All of the tables above, from one pass
     All(tables::Args),
+    /// Every interrupt, in the order in which they ended
+    Irqlog(log::Args),
+    /// Every scheduling latency
+    Schedlog(log::Args),
+    /// Every call that opens, closes, reads, writes or syncs a file
+    Iolog(log::Args),
+    /// Every system call
+    Syscalllog(log::Args),
+    /// Every request to a block device
+    Disklog(log::Args),
 }
 
 #[derive(clap::Args)]
@@ -124,12 +137,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
             if !args.requests.is_empty() {
                 rules.requests.clone_from(&args.requests);
             }
-            let analysis = args.input.analyse(rules)?;
+            let options = Options { rules, ..args.input.options() };
+            let analysis = args.input.analyse(&options)?;
             print(&phases(&analysis.summary, args.format)?)?;
             Ok(tell(&analysis))
         }
         What::Syscalls(args) => {
-            let analysis = args.input.analyse(SpanRules::default())?;
+            let analysis = args.input.analyse(&args.input.options())?;
             let answer = stitch::syscalls(&analysis.summary);
             print(&match args.format {
                 Format::Table => text::syscalls(&answer),
@@ -150,6 +164,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         What::Memtop(args) => args.run(&[Subject::Memtop]),
         What::Blocked(args) => args.run(&[Subject::Blocked]),
         What::All(args) => args.run(&Subject::ALL),
+        What::Irqlog(args) => args.run(Subject::Irqlog),
+        What::Schedlog(args) => args.run(Subject::Schedlog),
+        What::Iolog(args) => args.run(Subject::Iolog),
+        What::Syscalllog(args) => args.run(Subject::Syscalllog),
+        What::Disklog(args) => args.run(Subject::Disklog),
     }
 }
 
@@ -169,10 +188,13 @@ pub(super) fn print(text: &str) -> io::Result<()> {
 }
 
 impl Input {
-    fn analyse(&self, rules: SpanRules) -> anyhow::Result<Analysis> {
+    fn options(&self) -> Options {
         let windows = if self.whole { Windows::Whole } else { Windows::Chunks };
-        let options = Options { windows, rules, threads: self.threads };
-        analyse(&self.paths, &options).context("cannot analyse")
+        Options { windows, threads: self.threads, ..Options::default() }
+    }
+
+    fn analyse(&self, options: &Options) -> anyhow::Result<Analysis> {
+        analyse(&self.paths, options).context("cannot analyse")
     }
 }
 

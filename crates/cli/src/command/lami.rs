@@ -1,10 +1,14 @@
 //! `throughline lami NAME`: the tables of an analysis for viewers of traces, in the LTTng analyses machine interface.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use mapper::{Options, analyse};
+use mapper::{Options, analyse, read_log};
+use model::{TimeRange, Timestamp};
 use serde_json::Value;
-use stitch::{Question, Subject};
+use stitch::table::Table;
+use stitch::{Question, Selection, Subject, Tables};
 
 use super::analyze::print;
 use crate::outcome::Outcome;
@@ -36,6 +40,12 @@ pub(crate) struct Args {
     /// At most so many rows of each table
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
+    /// Leave out what ends earlier, in nanoseconds since the epoch
+    #[arg(long, value_name = "NS", allow_hyphen_values = true)]
+    begin: Option<i64>,
+    /// Leave out what ends later
+    #[arg(long, value_name = "NS", allow_hyphen_values = true)]
+    end: Option<i64>,
     /// Accepted for viewers that ask for it; an analysis is one step
     #[arg(long)]
     output_progress: bool,
@@ -45,7 +55,7 @@ pub(crate) struct Args {
 }
 
 fn subject(name: &str) -> Result<Subject, String> {
-    let known = || Subject::ALL.iter();
+    let known = || Subject::ALL.iter().chain(&Subject::LOGS);
     known().find(|subject| subject.name() == name).copied().ok_or_else(|| {
         let names: Vec<&str> = known().map(|subject| subject.name()).collect();
         format!("there are {}", names.join(", "))
@@ -65,7 +75,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     if args.metadata {
         return object(&report::lami::metadata(args.subject, env!("CARGO_PKG_VERSION")));
     }
-    let analysis = match analyse(&args.paths, &Options::default()) {
+    let options = args.options();
+    let analysis = match analyse(&args.paths, &options) {
         Ok(analysis) => analysis,
         Err(error) => {
             let causes: Vec<String> =
@@ -81,7 +92,45 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         print("1.0\n")?;
     }
     let question = Question { limit: args.limit, ..Question::default() };
-    object(&report::lami::results(&stitch::tables(&analysis.summary, args.subject, &question)))
+    let tables = Tables::new(&analysis.summary, &question);
+    let answer = match args.subject.logged() {
+        Some(_) => args.log(&options, &tables)?.into_iter().collect(),
+        None => tables.of(args.subject),
+    };
+    object(&report::lami::results(&answer))
+}
+
+impl Args {
+    fn options(&self) -> Options {
+        let begin = self.begin.map_or(Timestamp::MIN, Timestamp::from_nanos);
+        let after = |end: i64| Timestamp::from_nanos(end.saturating_add(1));
+        let range = TimeRange { begin, end: self.end.map_or(Timestamp::MAX, after) };
+        let selection = Selection { longest_calls: true, ..Selection::default() };
+        Options { range, selection: Some(Arc::new(selection)), ..Options::default() }
+    }
+
+    /// All rows of a log: the interface has them in one document.
+    fn log(&self, options: &Options, tables: &Tables<'_>) -> anyhow::Result<Option<Table>> {
+        let selection = Selection { log: self.subject.logged(), ..Selection::default() };
+        let options = Options { selection: Some(Arc::new(selection)), ..options.clone() };
+        let limit = self.limit.unwrap_or(usize::MAX);
+        let mut all: Option<Table> = None;
+        read_log(&self.paths, &options, &mut |log| {
+            let part = tables.log(log);
+            match &mut all {
+                Some(all) => all.rows.extend(part.rows),
+                None => all = Some(part),
+            }
+            match all.as_ref().is_some_and(|all| all.rows.len() >= limit) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        if let Some(all) = &mut all {
+            all.rows.truncate(limit);
+        }
+        Ok(all)
+    }
 }
 
 fn object(object: &Value) -> anyhow::Result<Outcome> {

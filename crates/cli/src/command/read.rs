@@ -4,6 +4,7 @@ mod counts;
 mod follow;
 pub(super) mod print;
 pub(super) mod progress;
+pub(super) mod range;
 pub(super) mod select;
 mod style;
 pub(crate) mod summary;
@@ -25,9 +26,9 @@ use tracedir::{
 use self::counts::{Count, Counts};
 use self::print::{Printer, Sink, Unseen, Writer};
 use self::progress::Progress;
+use self::range::RangeArgs;
 use self::select::Selection;
 use self::summary::Losses;
-use self::when::When;
 use crate::outcome::Outcome;
 
 const EXAMPLES: &str = "\
@@ -110,22 +111,8 @@ pub(crate) enum Format {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Selection")]
 struct SelectionArgs {
-    /// Leave out what is earlier: 16:44:07.5 on the recording's first day, 2026-11-20T16:44:07Z, or seconds or
-    /// nanoseconds since the epoch
-    #[arg(long, value_name = "TIME", value_parser = when::parse, allow_hyphen_values = true)]
-    begin: Option<When>,
-    /// Leave out what is later
-    #[arg(long, value_name = "TIME", value_parser = when::parse, allow_hyphen_values = true)]
-    end: Option<When>,
-    /// The same as --begin and --end
-    #[arg(
-        long,
-        value_name = "BEGIN,END",
-        value_parser = when::parse_range,
-        allow_hyphen_values = true,
-        conflicts_with_all = ["begin", "end"]
-    )]
-    timerange: Option<(When, When)>,
+    #[command(flatten)]
+    range: RangeArgs,
     #[command(flatten)]
     wanted: WantedArgs,
 }
@@ -312,26 +299,8 @@ pub(crate) fn today() -> Option<Timestamp> {
     i64::try_from(since.as_nanos()).ok().map(Timestamp::from_nanos)
 }
 
-/// From the first point in time to the last, both included.
 fn range(args: &Args, first: impl Fn() -> Option<Timestamp>) -> anyhow::Result<TimeRange> {
-    let SelectionArgs { begin, end, timerange, .. } = &args.selection;
-    let (begin, end) = timerange.map_or((*begin, *end), |(begin, end)| (Some(begin), Some(end)));
-    let zone = args.printing.zone();
-    let resolve = |when: Option<When>, name: &str| {
-        let resolved = when.map(|when| when.resolve(&zone, &first)).transpose();
-        resolved.with_context(|| format!("{name} is no point in time"))
-    };
-    let begin = resolve(begin, "the begin")?.unwrap_or(Timestamp::MIN);
-    let end = resolve(end, "the end")?;
-    if let Some(end) = end.filter(|end| *end < begin) {
-        anyhow::bail!(
-            "the range of time begins at {} ns, after its end at {} ns",
-            begin.nanos(),
-            end.nanos()
-        );
-    }
-    let after = |end: Timestamp| Timestamp::from_nanos(end.nanos().saturating_add(1));
-    Ok(TimeRange { begin, end: end.map_or(Timestamp::MAX, after) })
+    args.selection.range.range(&args.printing.zone(), first)
 }
 
 /// A reading under way.

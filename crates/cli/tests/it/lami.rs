@@ -82,7 +82,7 @@ fn check_cell(cell: &Value, column: &str, table: &str) {
     }
 }
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 17] = [
     "syscallstats",
     "schedstats",
     "schedtop",
@@ -95,6 +95,11 @@ const NAMES: [&str; 12] = [
     "iousagetop",
     "memtop",
     "blocked",
+    "irqlog",
+    "schedlog",
+    "iolog",
+    "syscalllog",
+    "disklog",
 ];
 
 #[test]
@@ -127,6 +132,26 @@ fn every_cell_is_what_the_metadata_promise() {
     let kernel = format!("{trace}/trace/kernel");
     let results = peer(&["--no-intersection", "--skip-validation", &kernel]).unwrap();
     assert!(check_results(&results, &check_metadata(&metadata)) > 0, "the check refuses no peer");
+}
+
+#[test]
+fn a_range_of_time_and_a_limit_keep_what_ends_in_it() {
+    let Some(trace) = testkit::unpacked_trace("kernel-basic-lttng210") else {
+        return testkit::skip("no recording kernel-basic-lttng210");
+    };
+    let trace = trace.to_str().unwrap();
+    let ends = |arguments: &[&str]| -> Vec<i64> {
+        let arguments = [&["lami", "schedlog", trace], arguments].concat();
+        let results = object(&run(&arguments));
+        let rows = results["results"][0]["data"].as_array().unwrap().clone();
+        rows.iter().map(|row| row[1]["value"].as_i64().unwrap()).collect()
+    };
+    let all = ends(&[]);
+    assert!(all.is_sorted() && all.len() == 906, "{}", all.len());
+    let (from, to) = (all[100], all[199]);
+    let (begin, end) = (from.to_string(), to.to_string());
+    assert_eq!(ends(&["--begin", &begin, "--end", &end]), all[100..200]);
+    assert_eq!(ends(&["--begin", &begin, "--limit", "7"]), all[100..107]);
 }
 
 #[test]

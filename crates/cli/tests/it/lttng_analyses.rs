@@ -213,6 +213,7 @@ fn a_desktop_gives_the_same_rows() {
     same_latencies(&peer, &ours, 53);
     same_interrupts(&peer, &ours, 3, 5);
     same_disks(&peer, &ours);
+    same_operations(&peer, &ours);
     same_cpu_time(&peer, &ours, &[(0, 0), (1, 91_443)]);
 }
 
@@ -229,6 +230,82 @@ fn a_thread_storm_gives_the_same_rows() {
     assert_eq!((count_of(&theirs, &["unknown"]), count_of(&own, &NAMED_BY_NUMBER)), (6, 3));
     same_latencies(&peer, &ours, 418);
     same_interrupts(&peer, &ours, 3, 5);
+}
+
+/// The rows of a log of ours.
+fn log(name: &str, trace: &Path) -> Vec<Value> {
+    let output = Command::new(THROUGHLINE)
+        .args(["analyze", name, "--format", "json"])
+        .arg(trace)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
+
+/// The keys of rows, sorted.
+fn keys<K: Ord>(rows: &[Value], key: impl Fn(&Value) -> K) -> Vec<K> {
+    let mut keys: Vec<K> = rows.iter().map(key).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// Those of the one that the other has not; both are sorted.
+fn only<K: Ord + Clone>(one: &[K], other: &[K]) -> Vec<K> {
+    let missing = one.iter().filter(|key| other.binary_search(key).is_err());
+    missing.cloned().collect()
+}
+
+#[test]
+fn logs_have_the_same_rows() {
+    let Some((peer, trace)) = Peer::of("kernel-basic-lttng210") else { return };
+    let number = |cell: &Value| cell.as_i64();
+
+    let theirs = keys(&peer.rows("irqlog", "log"), |row| {
+        let range = [number(&row[0]["begin"]["value"]), number(&row[0]["end"]["value"])];
+        let line = (row[3]["hard"].as_bool(), number(&row[3]["nr"]));
+        (range, number(&row[1]["value"]), number(&row[2]["id"]), line)
+    });
+    let own = keys(&log("irqlog", &trace), |row| {
+        let line = (row["irq"]["hard"].as_bool(), number(&row["irq"]["nr"]));
+        let range = [number(&row["begin"]), number(&row["end"])];
+        (range, number(&row["raised"]), number(&row["cpu"]), line)
+    });
+    assert_eq!(own.len(), 2_207);
+    assert!(theirs == own, "{:?} {:?}", only(&theirs, &own), only(&own, &theirs));
+
+    let theirs = keys(&peer.rows("schedlog", "log"), |row| {
+        let times = [0, 1, 2].map(|n| number(&row[n]["value"]));
+        (times, number(&row[4]["id"]), number(&row[5]["tid"]), number(&row[6]["tid"]))
+    });
+    let own = keys(&log("schedlog", &trace), |row| {
+        let times = ["wakeup", "switch", "latency"].map(|name| number(&row[name]));
+        let threads = ["wakee", "context"].map(|name| number(&row[name]["tid"]));
+        (times, number(&row["cpu"]), threads[0], threads[1])
+    });
+    assert_eq!(own.len(), 906);
+    // Who wakes before the first switch of a CPU, the peer does not know.
+    let (theirs_only, own_only) = (only(&theirs, &own), only(&own, &theirs));
+    assert_eq!((theirs_only.len(), own_only.len()), (1, 1));
+    assert_eq!((theirs_only[0].3, own_only[0].3), (None, Some(11_925)));
+
+    let theirs = keys(&peer.rows("iolog", "log"), |row| {
+        let range = [number(&row[0]["begin"]["value"]), number(&row[0]["end"]["value"])];
+        let name = row[3]["name"].as_str().unwrap().to_owned();
+        (name, range, number(&row[5]["tid"]), number(&row[7]["fd"]))
+    });
+    let rows = log("iolog", &trace);
+    let own = keys(&rows, |row| {
+        let name = row["syscall"].as_str().unwrap().to_owned();
+        let range = [number(&row["begin"]), number(&row["end"])];
+        (name, range, number(&row["process"]["tid"]), number(&row["fd"]))
+    });
+    assert_eq!(only(&theirs, &own), []);
+    // It drops calls on two descriptors, and knows no `sendmmsg`.
+    let own_only = only(&own, &theirs);
+    let named = |name: &str| own_only.iter().filter(|row| row.0 == name).count();
+    assert_eq!((own_only.len(), named("splice"), named("sendmmsg")), (164, 162, 2));
 }
 
 fn same_latencies(peer: &Peer, ours: &BTreeMap<String, Vec<Value>>, threads: usize) {
@@ -269,6 +346,19 @@ fn same_disks(peer: &Peer, ours: &BTreeMap<String, Vec<Value>>) {
     let theirs = BTreeMap::from([(0, of_peer(&theirs[0], 1))]);
     let own = BTreeMap::from([(0, of_ours(&own[0], 1))]);
     assert_eq!(differences(&theirs, &own), Vec::<i32>::new());
+}
+
+/// The peer knows no `sendmmsg`, which writes, and has no row for calls that close or that read and write.
+fn same_operations(peer: &Peer, ours: &BTreeMap<String, Vec<Value>>) {
+    let named = |cell: &Value| cell["value"].as_str().unwrap().to_lowercase();
+    let theirs = peer.rows("iolatencystats", "syscall-latency-stats");
+    let theirs = by_key(&theirs, named, |row| of_peer(row, 1));
+    let named = |cell: &Value| cell.as_str().unwrap().to_owned();
+    let mut own = by_key(&ours["io-latency"], named, |row| of_ours(row, 1));
+    own.retain(|name, _| theirs.contains_key(name));
+    assert_eq!(differences(&theirs, &own), ["write"]);
+    assert_eq!((theirs["write"].0, own["write"].0), (826, 828));
+    assert_eq!(theirs.len(), 4);
 }
 
 /// The peer counts the time before a CPU's first switch as busy, and as the idle thread's, also where that switch takes

@@ -3,11 +3,13 @@
 //! With one group, facts go straight from the reader into the window. With several, each group is read ahead by a small
 //! batch whose texts are copied, and the groups take turns by time.
 
+use std::cell::Cell;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use model::Timestamp;
 use stitch::fact::{Fact, FactKind, Missing};
-use stitch::{Cover, Identities, Summary, Window};
+use stitch::{Cover, Identities, Selection, Summary, Window};
 use tracedir::{Item, Merged};
 
 use super::source::Group;
@@ -16,7 +18,7 @@ use crate::adapter::Adapter;
 /// How many items a group is read ahead.
 const BATCH: usize = 512;
 
-/// The summary of a window and how the reading went.
+/// The summary of a window, or of its last piece, and how the reading went.
 #[derive(Debug, Default)]
 pub(crate) struct Mapped {
     pub(crate) summary: Summary,
@@ -28,6 +30,36 @@ pub(crate) struct Mapped {
 /// The facts of one stretch of time.
 pub(super) struct Flow<'a> {
     lanes: Vec<Lane<'a>>,
+}
+
+/// A stretch of time to summarise.
+pub(crate) struct Task<'a> {
+    pub(crate) cover: Cover,
+    pub(crate) entry: Arc<Identities>,
+    /// When in it scheduler events end.
+    pub(crate) unscheduled: Option<Timestamp>,
+    /// What of it counts.
+    pub(crate) selection: Option<&'a Arc<Selection>>,
+    /// Who takes the summary piece by piece.
+    pub(crate) taker: Option<&'a mut (dyn Taker + 'a)>,
+}
+
+/// Takes pieces of a window, which follow each other in time.
+pub(crate) trait Taker {
+    /// How many logged items make a piece.
+    fn piece(&self) -> usize;
+
+    /// Takes a piece and says who is who after it; that nothing more is wanted, where it ends.
+    fn take(&mut self, piece: Summary) -> ControlFlow<(), Arc<Identities>>;
+}
+
+/// A window that is given away each time it has logged enough.
+struct Pieces<'a> {
+    window: Window,
+    cover: Cover,
+    unscheduled: Option<Fact<&'static str>>,
+    selection: Option<&'a Arc<Selection>>,
+    taker: Option<&'a mut (dyn Taker + 'a)>,
 }
 
 /// One group of traces on its way.
@@ -102,6 +134,58 @@ impl<'a> Lane<'a> {
     }
 }
 
+impl<'a> Pieces<'a> {
+    fn new(task: Task<'a>) -> Self {
+        let Task { cover, entry, unscheduled, selection, taker } = task;
+        let unscheduled = unscheduled.map(|at| Fact {
+            at,
+            cpu: None,
+            tid: None,
+            pid: None,
+            kind: FactKind::Lost { what: Missing::KernelEverywhere, events: 0, packets: 0 },
+        });
+        let window = window(cover.clone(), entry, selection);
+        Self { window, cover, unscheduled, selection, taker }
+    }
+
+    fn add(&mut self, fact: &Fact<&str>) -> ControlFlow<()> {
+        if let Some(taker) = &mut self.taker
+            && self.window.logged() >= taker.piece()
+            && self.window.now() < fact.at
+        {
+            let (host, end) = (Arc::clone(&self.cover.host), self.cover.end);
+            let next = Cover { host, begin: fact.at, end };
+            let nothing = window(next.clone(), Arc::default(), self.selection);
+            let piece = std::mem::replace(&mut self.window, nothing).finish_before(fact.at);
+            self.window = match taker.take(piece) {
+                ControlFlow::Continue(entry) => window(next.clone(), entry, self.selection),
+                ControlFlow::Break(()) => return ControlFlow::Break(()),
+            };
+            self.cover = next;
+        }
+        if let Some(end) = self.unscheduled.take_if(|end| end.at <= fact.at) {
+            self.window.add(&end);
+        }
+        self.window.add(fact);
+        ControlFlow::Continue(())
+    }
+
+    fn finish(mut self) -> Summary {
+        if let Some(end) = self.unscheduled {
+            self.window.add(&end);
+        }
+        self.window.finish()
+    }
+}
+
+fn window(cover: Cover, entry: Arc<Identities>, selection: Option<&Arc<Selection>>) -> Window {
+    let window = Window::after(cover, entry);
+    match selection {
+        Some(selection) => window.selecting(selection),
+        None => window,
+    }
+}
+
 impl<'a> Flow<'a> {
     pub(super) fn new(lanes: Vec<Lane<'a>>) -> Self {
         Self { lanes }
@@ -111,6 +195,12 @@ impl<'a> Flow<'a> {
     pub(super) fn run(&mut self, give: impl FnMut(&Fact<&str>)) {
         let mut give = give;
         self.run_while(|| true, &mut give);
+    }
+
+    /// Gives facts in order until one is answered with the end.
+    fn run_until(&mut self, mut give: impl FnMut(&Fact<&str>) -> ControlFlow<()>) {
+        let over = Cell::new(false);
+        self.run_while(|| !over.get(), |fact| over.set(over.get() || give(fact).is_break()));
     }
 
     /// Gives facts in order for as long as it `goes_on`.
@@ -130,31 +220,11 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Summarises all facts. `unscheduled`: when in this window scheduler events end.
-    pub(super) fn summarise(
-        mut self,
-        cover: Cover,
-        entry: Arc<Identities>,
-        unscheduled: Option<Timestamp>,
-    ) -> Mapped {
-        let mut window = Window::after(cover, entry);
-        let mut unscheduled = unscheduled.map(|at| Fact {
-            at,
-            cpu: None,
-            tid: None,
-            pid: None,
-            kind: FactKind::Lost { what: Missing::KernelEverywhere, events: 0, packets: 0 },
-        });
-        self.run(|fact| {
-            if let Some(end) = unscheduled.take_if(|end| end.at <= fact.at) {
-                window.add(&end);
-            }
-            window.add(fact);
-        });
-        if let Some(end) = unscheduled {
-            window.add(&end);
-        }
-        let mut mapped = Mapped { summary: window.finish(), ..Mapped::default() };
+    /// Summarises all facts.
+    pub(super) fn summarise(mut self, task: Task<'_>) -> Mapped {
+        let mut pieces = Pieces::new(task);
+        self.run_until(|fact| pieces.add(fact));
+        let mut mapped = Mapped { summary: pieces.finish(), ..Mapped::default() };
         for lane in &self.lanes {
             mapped.events += lane.events;
             mapped.findings.extend(lane.merged.findings().kept().iter().map(ToString::to_string));

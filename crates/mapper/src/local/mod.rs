@@ -9,6 +9,7 @@
 
 mod chunks;
 mod flow;
+mod log;
 mod round;
 mod source;
 
@@ -18,13 +19,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use model::Timestamp;
-use stitch::{Cover, Identities, Summary};
+use model::{TimeRange, Timestamp};
+use stitch::{Cover, Identities, Selection, Summary};
 use tracedir::{ClassCache, UnsealedChunk};
 
 use crate::Error;
 use crate::adapter::SpanRules;
 pub(crate) use chunks::{Times, holes, times_of};
+pub use log::read_log;
 pub(crate) use round::Stretch;
 pub(crate) use source::{Origins, Source};
 
@@ -41,7 +43,7 @@ pub enum Windows {
 }
 
 /// How recordings are analysed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// How they are cut.
     pub windows: Windows,
@@ -49,6 +51,22 @@ pub struct Options {
     pub rules: SpanRules,
     /// How many threads map windows; all CPUs when absent.
     pub threads: Option<NonZeroUsize>,
+    /// What is counted, where it is not all.
+    pub selection: Option<Arc<Selection>>,
+    /// The time of the answer. What lies before it is read for what is open where it begins; what lies after it is not.
+    pub range: TimeRange,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            windows: Windows::default(),
+            rules: SpanRules::default(),
+            threads: None,
+            selection: None,
+            range: TimeRange::ALL,
+        }
+    }
 }
 
 /// What recordings say.
@@ -74,6 +92,40 @@ pub struct Analysis {
 ///
 /// [`Error::Recording`] when nothing can be read, [`Error::SeveralHosts`], [`Error::NoTime`] when no event has a time.
 pub fn analyse<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Analysis, Error> {
+    let Plan { source, windows, mut analysis } = plan(paths, options)?;
+    let threads = threads(options).get().min(windows.len());
+    if threads < 2 {
+        for window in &windows {
+            let mapped = map(&source, window, analysis.entry(&source, window), options.select());
+            analysis.reach(window);
+            analysis.add(mapped)?;
+        }
+        return Ok(analysis.finish());
+    }
+    let entries = source.identities(&windows);
+    let work: Vec<_> = windows.iter().zip(entries).collect();
+    let map =
+        |(window, entry): &(&Stretch, _)| map(&source, window, Arc::clone(entry), options.select());
+    for (window, mut mapped) in windows.iter().zip(map_all(&work, threads, map)) {
+        analysis.reach(window);
+        // Who shares descriptors is not looked for before: nearly always it is nobody.
+        let summary = &analysis.analysis.summary;
+        if summary.precedes(&mapped.summary).is_err() {
+            mapped = map(&(window, Arc::new(summary.identities())));
+        }
+        analysis.add(mapped)?;
+    }
+    Ok(analysis.finish())
+}
+
+/// What is to be read, and the answer so far.
+struct Plan {
+    source: Source,
+    windows: Vec<Stretch>,
+    analysis: Progress,
+}
+
+fn plan<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Plan, Error> {
     let mut cache = ClassCache::default();
     let source = Source::open(paths, &options.rules, &mut cache, &mut Origins::new())?;
     let sessions = chunks::sessions(source.folders())?;
@@ -85,14 +137,14 @@ pub fn analyse<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Analysi
         Windows::Chunks => chunks::ends(&sessions, source.shifts(), &mut cache)?,
     };
     cuts.extend(gaps.iter().flat_map(|(begin, end)| [*begin, *end]));
-    let windows = windows(cuts, source.begin(), source.end());
+    cuts.push(options.range.begin);
+    let windows = windows(cuts, source.begin(), source.end().min(options.range.end));
     let is_gap = |begin: Timestamp| gaps.iter().any(|(from, to)| *from <= begin && begin < *to);
     let windows: Vec<Stretch> = windows
         .into_iter()
         .map(|(begin, end)| Stretch { begin, end, is_gap: is_gap(begin) })
         .collect();
-    let threads = threads(options).get().min(windows.len());
-    let mut analysis = Analysis {
+    let analysis = Analysis {
         summary: Summary::identity(),
         findings: source.findings().0,
         more_findings: source.findings().1,
@@ -100,27 +152,35 @@ pub fn analyse<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Analysi
         events: 0,
         windows: windows.len(),
     };
-    if threads < 2 {
-        one_by_one(&source, &windows, &mut analysis)?;
-        return Ok(analysis);
-    }
-    let entries = source.identities(&windows);
-    let work: Vec<_> = windows.iter().zip(entries).collect();
-    let parts = map_all(&work, threads, |(window, entry)| map(&source, window, Arc::clone(entry)));
-    for (window, mut part) in windows.iter().zip(parts) {
-        // Who shares descriptors is not looked for before: nearly always it is nobody.
-        if analysis.summary.precedes(&part.summary).is_err() {
-            part = map(&source, window, Arc::new(analysis.summary.identities()));
-        }
-        analysis.add(part)?;
-    }
-    Ok(analysis)
+    let counts_from = Some(options.range.begin).filter(|begin| source.begin() < *begin);
+    Ok(Plan { source, windows, analysis: Progress { analysis, counts_from } })
 }
 
-/// Maps windows in order, each with what those before it learnt: everything is read once.
-fn one_by_one(source: &Source, windows: &[Stretch], analysis: &mut Analysis) -> Result<(), Error> {
-    for window in windows {
-        let summary = &analysis.summary;
+/// The summary of one window, or of a gap.
+pub(crate) fn map(
+    source: &Source,
+    window: &Stretch,
+    entry: Arc<Identities>,
+    selection: Option<&Arc<Selection>>,
+) -> flow::Mapped {
+    let cover = Cover { host: source.host().into(), begin: window.begin, end: window.end };
+    if window.is_gap {
+        return flow::Mapped { summary: Summary::gap(cover), ..flow::Mapped::default() };
+    }
+    source.map(cover, entry, selection, None)
+}
+
+/// Windows merged from the first one on.
+struct Progress {
+    analysis: Analysis,
+    /// Where counting begins, while what came so far lies before.
+    counts_from: Option<Timestamp>,
+}
+
+impl Progress {
+    /// Who is who at the begin of the next window.
+    fn entry(&self, source: &Source, window: &Stretch) -> Arc<Identities> {
+        let summary = &self.analysis.summary;
         let mut entry = summary.identities();
         if summary.cover().is_none() {
             entry = entry.outside_spans();
@@ -128,28 +188,44 @@ fn one_by_one(source: &Source, windows: &[Stretch], analysis: &mut Analysis) -> 
         if summary.cover().is_none() || summary.ends_in_gap() {
             source.look_ahead(window.begin).complete(&mut entry);
         }
-        analysis.add(map(source, window, Arc::new(entry)))?;
+        Arc::new(entry)
     }
-    Ok(())
-}
 
-/// The summary of one window, or of a gap.
-pub(crate) fn map(source: &Source, window: &Stretch, entry: Arc<Identities>) -> flow::Mapped {
-    let cover = Cover { host: source.host().into(), begin: window.begin, end: window.end };
-    if window.is_gap {
-        return flow::Mapped { summary: Summary::gap(cover), ..flow::Mapped::default() };
+    /// What comes next belongs to this window.
+    fn reach(&mut self, window: &Stretch) {
+        if self.counts_from.is_some_and(|begin| begin <= window.begin) {
+            self.count_from_here();
+        }
     }
-    source.map(cover, entry)
-}
 
-impl Analysis {
-    /// Appends the next window.
-    fn add(&mut self, part: flow::Mapped) -> Result<(), Error> {
-        self.summary = std::mem::take(&mut self.summary).merge(part.summary)?;
-        self.events += part.events;
-        self.findings.extend(part.findings);
-        self.more_findings += part.more_findings;
+    /// Appends what comes next.
+    fn add(&mut self, mapped: flow::Mapped) -> Result<(), Error> {
+        let flow::Mapped { summary, events, findings, more_findings } = mapped;
+        let analysis = &mut self.analysis;
+        analysis.summary = std::mem::take(&mut analysis.summary).merge(summary)?;
+        analysis.events += events;
+        analysis.findings.extend(findings);
+        analysis.more_findings += more_findings;
         Ok(())
+    }
+
+    fn count_from_here(&mut self) {
+        let summary = std::mem::take(&mut self.analysis.summary);
+        self.analysis.summary = summary.counting_from_its_end();
+        self.counts_from = None;
+    }
+
+    fn finish(mut self) -> Analysis {
+        if self.counts_from.is_some() {
+            self.count_from_here();
+        }
+        self.analysis
+    }
+}
+
+impl Options {
+    fn select(&self) -> Option<&Arc<Selection>> {
+        self.selection.as_ref()
     }
 }
 
@@ -163,6 +239,9 @@ fn windows(
     begin: Timestamp,
     end: Timestamp,
 ) -> Vec<(Timestamp, Timestamp)> {
+    if end <= begin {
+        return Vec::new();
+    }
     cuts.retain(|cut| begin < *cut && *cut < end);
     cuts.extend([begin, end]);
     cuts.sort_unstable();

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use ctf::{TraceClass, Uuid};
 use model::{CpuId, TimeRange, Timestamp};
-use stitch::{Cover, Identities, LookAhead};
+use stitch::{Cover, Identities, LookAhead, Selection};
 use tracedir::{ClassCache, LogicalTrace, Recording, StreamCover, StreamKey};
 
 use super::Folders;
-use super::flow::{Flow, Lane, Mapped};
+use super::flow::{Flow, Lane, Mapped, Taker, Task};
 use super::round::{Round, Stretch};
 use crate::Error;
 use crate::adapter::{Adapter, SpanRules, has_spans, has_switches, is_kernel, needs_identities};
@@ -185,11 +185,17 @@ impl Source {
         streams.filter_map(|stream| stream.key().instance_id.and_then(cpu)).collect()
     }
 
-    /// The summary of one window that begins with these known.
-    pub(crate) fn map(&self, cover: Cover, entry: Arc<Identities>) -> Mapped {
+    /// The summary of one window that begins with these known, or of its last piece when somebody takes pieces.
+    pub(crate) fn map<'t>(
+        &self,
+        cover: Cover,
+        entry: Arc<Identities>,
+        selection: Option<&'t Arc<Selection>>,
+        taker: Option<&'t mut (dyn Taker + 't)>,
+    ) -> Mapped {
         let range = TimeRange { begin: cover.begin, end: cover.end };
         let unscheduled = Some(self.scheduled.end).filter(|end| range.contains(*end));
-        self.flow(range).summarise(cover, entry, unscheduled)
+        self.flow(range).summarise(Task { cover, entry, unscheduled, selection, taker })
     }
 
     fn flow(&self, range: TimeRange) -> Flow<'_> {

@@ -4,6 +4,8 @@ mod blocked;
 mod cpu;
 mod disk;
 mod irq;
+mod log;
+mod operations;
 mod sched;
 mod syscalls;
 
@@ -14,6 +16,8 @@ use model::{CpuId, Tid, TimeRange};
 use super::Finish;
 use crate::fact::Line;
 use crate::fold::{Histogram, Stat};
+use crate::range::Log;
+use crate::select::Logged;
 use crate::summary::Summary;
 use crate::table::{Bound, Cell, Class, Column, Kind, Table};
 
@@ -44,6 +48,16 @@ pub enum Subject {
     Memtop,
     /// Waits by cause and by who ended them.
     Blocked,
+    /// Every interrupt.
+    Irqlog,
+    /// Every scheduling latency.
+    Schedlog,
+    /// Every call that opens, closes, reads, writes or syncs a file.
+    Iolog,
+    /// Every call.
+    Syscalllog,
+    /// Every request to a block device.
+    Disklog,
 }
 
 /// Which rows are wanted. An empty list asks for all.
@@ -62,7 +76,7 @@ pub struct Question {
 }
 
 impl Subject {
-    /// All of them.
+    /// All that totals answer.
     pub const ALL: [Self; 12] = [
         Self::Syscallstats,
         Self::Schedstats,
@@ -77,6 +91,24 @@ impl Subject {
         Self::Memtop,
         Self::Blocked,
     ];
+
+    /// All that are a log: one row for everything that ended, in order. A summary answers them only where its
+    /// [`Selection`](crate::Selection) asked for [`Self::logged`].
+    pub const LOGS: [Self; 5] =
+        [Self::Irqlog, Self::Schedlog, Self::Iolog, Self::Syscalllog, Self::Disklog];
+
+    /// What the log is of; `None` for subjects that are none.
+    #[must_use]
+    pub const fn logged(self) -> Option<Logged> {
+        match self {
+            Self::Irqlog => Some(Logged::Interrupts),
+            Self::Schedlog => Some(Logged::Latencies),
+            Self::Iolog => Some(Logged::Operations),
+            Self::Syscalllog => Some(Logged::Calls),
+            Self::Disklog => Some(Logged::Requests),
+            _ => None,
+        }
+    }
 
     /// The name for programs and the command line.
     #[must_use]
@@ -94,6 +126,11 @@ impl Subject {
             Self::Iousagetop => "iousagetop",
             Self::Memtop => "memtop",
             Self::Blocked => "blocked",
+            Self::Irqlog => "irqlog",
+            Self::Schedlog => "schedlog",
+            Self::Iolog => "iolog",
+            Self::Syscalllog => "syscalllog",
+            Self::Disklog => "disklog",
         }
     }
 
@@ -113,6 +150,11 @@ impl Subject {
             Self::Iousagetop => "I/O usage",
             Self::Memtop => "Memory usage",
             Self::Blocked => "Waits by cause and waker",
+            Self::Irqlog => "Interrupts",
+            Self::Schedlog => "Scheduling latencies",
+            Self::Iolog => "I/O operations",
+            Self::Syscalllog => "System calls",
+            Self::Disklog => "Requests to block devices",
         }
     }
 
@@ -132,6 +174,10 @@ impl Subject {
             Self::Iousagetop => disk::USAGE,
             Self::Memtop => cpu::MEMTOP,
             Self::Blocked => blocked::BLOCKED,
+            Self::Irqlog => log::INTERRUPTS,
+            Self::Schedlog => log::LATENCIES,
+            Self::Iolog | Self::Syscalllog => log::CALLS,
+            Self::Disklog => log::REQUESTS,
         }
     }
 }
@@ -139,20 +185,50 @@ impl Subject {
 /// The tables that answer a question about a subject.
 #[must_use]
 pub fn tables(summary: &Summary, subject: Subject, question: &Question) -> Vec<Table> {
-    let make = Make { finish: Finish::new(summary), summary, question };
-    match subject {
-        Subject::Syscallstats => make.syscallstats(),
-        Subject::Schedstats => make.schedstats(),
-        Subject::Schedtop => make.schedtop(),
-        Subject::Schedfreq => make.schedfreq(),
-        Subject::Irqstats => make.irqstats(),
-        Subject::Irqfreq => make.irqfreq(),
-        Subject::Cputop => make.cputop(),
-        Subject::Iolatencystats => make.iolatencystats(),
-        Subject::Iolatencytop => make.iolatencytop(),
-        Subject::Iousagetop => make.iousagetop(),
-        Subject::Memtop => make.memtop(),
-        Subject::Blocked => make.blocked(),
+    Tables::new(summary, question).of(subject)
+}
+
+/// The tables of a summary, for one question.
+pub struct Tables<'a>(Make<'a>);
+
+impl<'a> Tables<'a> {
+    /// Of this summary, with names as it knows them.
+    #[must_use]
+    pub fn new(summary: &'a Summary, question: &'a Question) -> Self {
+        Self(Make { finish: Finish::new(summary), summary, question })
+    }
+
+    /// Those that answer the question about a subject.
+    #[must_use]
+    pub fn of(&self, subject: Subject) -> Vec<Table> {
+        let make = &self.0;
+        match subject {
+            Subject::Syscallstats => make.syscallstats(),
+            Subject::Schedstats => make.schedstats(),
+            Subject::Schedtop => make.schedtop(),
+            Subject::Schedfreq => make.schedfreq(),
+            Subject::Irqstats => make.irqstats(),
+            Subject::Irqfreq => make.irqfreq(),
+            Subject::Cputop => make.cputop(),
+            Subject::Iolatencystats => make.iolatencystats(),
+            Subject::Iolatencytop => make.iolatencytop(),
+            Subject::Iousagetop => make.iousagetop(),
+            Subject::Memtop => make.memtop(),
+            Subject::Blocked => make.blocked(),
+            Subject::Irqlog
+            | Subject::Schedlog
+            | Subject::Iolog
+            | Subject::Syscalllog
+            | Subject::Disklog => {
+                make.summary.clone().take_log().iter().map(|log| make.log(log)).collect()
+            }
+        }
+    }
+
+    /// The rows of a log, which may be one of another summary of the same time or of a part of it.
+    #[must_use]
+    pub fn log(&self, log: &Log) -> Table {
+        self.0.log(log)
     }
 }
 
@@ -183,6 +259,14 @@ impl Make<'_> {
         let comm = self.finish.comm(tid);
         (tids.is_empty() || tids.contains(&tid))
             && (comms.is_empty() || comms.iter().any(|wanted| **wanted == *comm))
+    }
+
+    /// Figures of all threads together, where all or the wanted ones alone were counted.
+    fn if_all<const N: usize>(&self, cells: [Cell; N]) -> [Cell; N] {
+        let selection = self.summary.folds.calls.sieve.selection();
+        let selects = selection.is_some_and(|selection| selection.tids.is_some());
+        let everyone = self.question.tids.is_empty() && self.question.comms.is_empty();
+        if selects || everyone { cells } else { cells.map(|_| Cell::Unknown) }
     }
 
     fn wants_cpu(&self, cpu: CpuId) -> bool {

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use model::Tid;
+use model::{CpuId, Fd, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::sieve::{Item, Sieve};
 use super::stat::{Histogram, Stat};
-use crate::call::{HeadExit, InFlight, is_transfer};
+use super::top::Top;
+use crate::call::{Call, HeadExit, InFlight, Makes, is_transfer};
+use crate::ident::{Ident, Left};
 use crate::keyed::Keyed;
 use crate::name::CallName;
+use crate::operation::Operation;
+use crate::select::Logged;
 
 /// Calls of one name by one thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,12 +28,106 @@ pub(crate) struct CallRow {
     pub(crate) errors: BTreeMap<u16, u64>,
 }
 
+/// One complete call.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct DoneCall {
+    pub(crate) tid: Tid,
+    pub(crate) name: CallName,
+    pub(crate) begin: Timestamp,
+    pub(crate) end: Timestamp,
+    /// Where it returned.
+    pub(crate) cpu: Option<CpuId>,
+    pub(crate) ret: i64,
+    /// The descriptor that it made, or worked on.
+    pub(crate) fd: Option<Fd>,
+    pub(crate) file: Option<Ident>,
+    /// Whether its return value stands for a file.
+    makes: bool,
+}
+
 /// Calls of one thread; its first return may wait for its begin.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ThreadCalls {
     /// Bound: names of calls it makes.
     pub(crate) rows: Keyed<CallName, CallRow>,
     head: Option<HeadExit>,
+}
+
+/// How long calls took.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lengths {
+    pub(crate) ns: Stat,
+    pub(crate) lengths: Histogram,
+}
+
+/// The longest calls that work on files. Bound: kinds of operation times what a [`Top`] keeps.
+pub(crate) type Longest = BTreeMap<Operation, Top<DoneCall>>;
+
+impl Item for DoneCall {
+    fn begin(&self) -> Timestamp {
+        self.begin
+    }
+
+    fn end(&self) -> Timestamp {
+        self.end
+    }
+
+    fn is_in(&self, log: Logged) -> bool {
+        match log {
+            Logged::Calls => true,
+            Logged::Operations => self.operation().is_some(),
+            Logged::Interrupts | Logged::Latencies | Logged::Requests => false,
+        }
+    }
+
+    fn tid(&self) -> Option<Tid> {
+        Some(self.tid)
+    }
+
+    fn cpu(&self) -> Option<CpuId> {
+        self.cpu
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        Some(self.moved())
+    }
+}
+
+impl DoneCall {
+    fn of(call: &Call, exit: &HeadExit) -> Self {
+        let opened = exit.opened.clone().map(Ident::named);
+        let made = i32::try_from(exit.ret).ok().filter(|fd| *fd >= 0).map(Fd::new);
+        let makes = matches!(call.makes, Makes::One(_));
+        Self {
+            tid: exit.tid,
+            name: call.name.clone(),
+            begin: call.at,
+            end: exit.at,
+            cpu: exit.cpu,
+            ret: exit.ret,
+            fd: if makes { made } else { call.fd },
+            file: opened.or_else(|| call.file.clone()),
+            makes,
+        }
+    }
+
+    /// What it does to its file. `fcntl` opens one where it duplicates a descriptor.
+    pub(crate) fn operation(&self) -> Option<Operation> {
+        Operation::of(self.name.text()).or(self.duplicates().then_some(Operation::Open))
+    }
+
+    fn duplicates(&self) -> bool {
+        self.makes && self.name.text() == "fcntl"
+    }
+
+    /// How many bytes it moved.
+    pub(crate) fn moved(&self) -> u64 {
+        if self.ret > 0 && is_transfer(self.name.text()) {
+            u64::try_from(self.ret).unwrap_or(0)
+        } else {
+            0
+        }
+    }
 }
 
 /// Calls of all threads.
@@ -39,6 +138,10 @@ pub(crate) struct CallStats {
     /// First returns of calls that another thread had in flight at the left boundary. Bound: execs by threads that are not
     /// the first of their process.
     taken_over: BTreeMap<Tid, HeadExit>,
+    /// Those of `fcntl` that open a descriptor, which others of the name do not.
+    pub(crate) duplicates: Lengths,
+    pub(crate) longest: Longest,
+    pub(crate) sieve: Sieve<DoneCall>,
 }
 
 impl CallRow {
@@ -53,15 +156,13 @@ impl CallRow {
         }
     }
 
-    fn take(&mut self, name: &CallName, ns: u64, ret: i64) {
-        self.ns.take(ns);
-        if ret > 0 {
-            if is_transfer(name.text()) {
-                self.bytes = self.bytes.saturating_add(ret.unsigned_abs());
-            }
+    fn take(&mut self, call: &DoneCall) {
+        self.ns.take(call.ns());
+        self.bytes = self.bytes.saturating_add(call.moved());
+        if call.ret >= 0 {
             return;
         }
-        match u16::try_from(ret.unsigned_abs()) {
+        match u16::try_from(call.ret.unsigned_abs()) {
             Ok(512..=516) => self.restarted = self.restarted.saturating_add(1),
             Ok(number @ 1..=4095) => {
                 let count = self.errors.entry(number).or_default();
@@ -69,6 +170,13 @@ impl CallRow {
             }
             _ => {}
         }
+    }
+}
+
+impl Lengths {
+    pub(crate) fn append(&mut self, more: &Self) {
+        self.ns.append(&more.ns);
+        self.lengths.append(&more.lengths);
     }
 }
 
@@ -92,16 +200,32 @@ impl CallStats {
                 }
             }
             InFlight::Call(call) if call.ends_with(&exit.name) => {
-                let row = thread.rows.or_default(&call.name);
                 if call.is_uncertain || exit.is_uncertain {
+                    let row = thread.rows.or_default(&call.name);
                     row.uncertain = row.uncertain.saturating_add(1);
                     return;
                 }
-                let ns = exit.at.since(call.at).get();
-                row.take(&call.name, ns, exit.ret);
-                self.lengths.or_default(&call.name).take(ns);
+                self.take(thread, &DoneCall::of(call, exit));
             }
             InFlight::Birth | InFlight::Nothing | InFlight::Call(_) => {}
+        }
+    }
+
+    fn take(&mut self, thread: &mut ThreadCalls, call: &DoneCall) {
+        if !self.sieve.passes(call) {
+            return;
+        }
+        thread.rows.or_default(&call.name).take(call);
+        self.lengths.or_default(&call.name).take(call.ns());
+        if call.duplicates() {
+            self.duplicates.ns.take(call.ns());
+            self.duplicates.lengths.take(call.ns());
+        }
+        let wants_longest = |selection: &crate::Selection| selection.longest_calls;
+        if self.sieve.selection().is_some_and(wants_longest)
+            && let Some(operation) = call.operation()
+        {
+            self.longest.entry(operation).or_default().push(call);
         }
     }
 
@@ -110,6 +234,22 @@ impl CallStats {
         if let Some(exit) = thread.head.take() {
             self.count(own, thread, &exit, in_flight);
         }
+    }
+
+    /// Puts in the files of the left boundary.
+    pub(crate) fn resolve_files(&mut self, left: &impl Left) {
+        let files = |call: &mut DoneCall| {
+            if let Some(file) = &mut call.file {
+                file.resolve(left);
+            }
+        };
+        self.longest.values_mut().for_each(|longest| longest.change(files));
+        self.sieve.logged_mut().iter_mut().for_each(files);
+    }
+
+    /// The window is complete.
+    pub(crate) fn settle(&mut self) {
+        self.longest.values_mut().for_each(Top::keep_longest);
     }
 
     /// The returns of calls that other threads had in flight at the left boundary, whose numbers they took.
@@ -122,6 +262,21 @@ impl CallStats {
             self.lengths.or_default(&name).append(&lengths);
         }
         self.taken_over.extend(right.taken_over);
+        self.duplicates.append(&right.duplicates);
+        for (operation, longest) in right.longest {
+            self.longest.entry(operation).or_default().append(longest);
+        }
+        self.sieve.append(right.sieve);
+    }
+
+    /// The same with nothing to the left: no call had begun there.
+    pub(crate) fn closed(self) -> Self {
+        Self { taken_over: BTreeMap::new(), ..self }
+    }
+
+    /// The same, and nothing counted.
+    pub(crate) fn emptied(self) -> Self {
+        Self { sieve: self.sieve.emptied(), ..Self::default() }
     }
 }
 
@@ -131,5 +286,14 @@ impl ThreadCalls {
             self.rows.or_default(&name).append(&row);
         }
         self.head = right.head.or(self.head.take());
+    }
+
+    /// Nothing lies to the left: no call had begun there.
+    pub(crate) fn close(&mut self) {
+        self.head = None;
+    }
+
+    pub(crate) fn empty(&mut self) {
+        self.rows.clear();
     }
 }

@@ -133,6 +133,16 @@ impl CpuTime {
         self.forgotten = right.forgotten.or(self.forgotten);
     }
 
+    /// The same, and nothing counted before `at`: time from there on is.
+    pub(crate) fn emptied(self, at: Timestamp) -> Self {
+        let Self { mut cpus, seen, forgotten } = self;
+        for busy in cpus.values_mut() {
+            let last = busy.last.map(|(_, had)| (at, had));
+            *busy = Busy { busy_ns: 0, idle_ns: 0, first: None, last };
+        }
+        Self { cpus, seen: seen.map(|_| (at, at)), forgotten }
+    }
+
     /// The same with nothing to either side: the time before the first switch and after the last one counts as far as
     /// anything was seen; `charge` gets what threads had of it.
     pub(crate) fn closed(&self, mut charge: impl FnMut(Share)) -> Self {

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use model::{Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::sieve::{Item, Sieve};
 use super::stat::{Histogram, Stat};
 use super::top::Top;
 use crate::fact::{BlockOp, Dev};
+use crate::select::Logged;
 
 /// How many requests may wait for their completion, and how many completions for an issue to the left. More than any
 /// queue holds; beyond it, requests are counted as [`Disks::incomplete`].
@@ -35,6 +37,28 @@ pub(crate) struct Request {
     pub(crate) end: Timestamp,
 }
 
+impl Item for Request {
+    fn begin(&self) -> Timestamp {
+        self.issue.at
+    }
+
+    fn end(&self) -> Timestamp {
+        self.end
+    }
+
+    fn is_in(&self, log: Logged) -> bool {
+        log == Logged::Requests
+    }
+
+    fn tid(&self) -> Option<Tid> {
+        Some(self.issue.tid.unwrap_or(Tid::IDLE))
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        Some(u64::from(self.issue.sectors) * 512)
+    }
+}
+
 /// Requests of one device and kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DiskRow {
@@ -51,6 +75,7 @@ pub(crate) struct Disks {
     /// Bytes by thread that issued: read and everything else. Bound: threads.
     pub(crate) threads: BTreeMap<Tid, (u64, u64)>,
     pub(crate) top: Top<Request>,
+    pub(crate) sieve: Sieve<Request>,
     /// Which devices are mapped onto which. Bound: devices.
     pub(crate) parts: BTreeMap<Dev, BTreeSet<Dev>>,
     /// Bound: devices.
@@ -92,17 +117,20 @@ impl Disks {
     }
 
     fn count(&mut self, request: Request) {
-        let Request { dev, issue, end, .. } = request;
-        let ns = end.since(issue.at).get();
+        if !self.sieve.passes(&request) {
+            return;
+        }
+        let Request { dev, issue, .. } = request;
+        let ns = request.ns();
         let row = self.rows.entry((dev, issue.op)).or_default();
         row.ns.take(ns);
         row.lengths.take(ns);
         row.sectors = row.sectors.saturating_add(u64::from(issue.sectors));
         let (read, written) = self.threads.entry(issue.tid.unwrap_or(Tid::IDLE)).or_default();
-        let bytes = u64::from(issue.sectors) * 512;
+        let bytes = request.bytes().unwrap_or(0);
         let sum = if issue.op == BlockOp::Read { read } else { written };
         *sum = sum.saturating_add(bytes);
-        self.top.push(ns, issue.at, issue.tid.unwrap_or(Tid::IDLE), request);
+        self.top.push(&request);
     }
 
     pub(crate) fn map(&mut self, dev: Dev, part: Dev) {
@@ -151,5 +179,20 @@ impl Disks {
         }
         // Last: what the merge itself brought to an end must find its place too.
         self.top.append(right.top);
+        self.sieve.append(right.sieve);
+    }
+
+    /// The same with nothing to the left: nothing was issued.
+    pub(crate) fn closed(self) -> Self {
+        let sieve = self.sieve.emptied();
+        let mut nothing = Self { forgotten: true, sieve, ..Self::default() };
+        nothing.append(self);
+        nothing
+    }
+
+    /// The same, and nothing counted.
+    pub(crate) fn emptied(self) -> Self {
+        let Self { sieve, parts, names, heads, open, forgotten, .. } = self;
+        Self { sieve: sieve.emptied(), parts, names, heads, open, forgotten, ..Self::default() }
     }
 }

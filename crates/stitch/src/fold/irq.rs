@@ -10,11 +10,54 @@ use std::sync::Arc;
 use model::{CpuId, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::sieve::{Item, Sieve};
 use super::stat::{Histogram, Stat};
 use crate::fact::Line;
+use crate::select::Logged;
 
 /// How many names a line keeps: the first in the order of the alphabet.
 const MAX_NAMES: usize = 16;
+
+/// One run of a handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Handler {
+    pub(crate) line: Line,
+    pub(crate) cpu: CpuId,
+    pub(crate) entry: Entry,
+    pub(crate) end: Timestamp,
+}
+
+/// A handler begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) at: Timestamp,
+    /// When a soft line was raised first, as far as the window knows.
+    pub(crate) raised: Option<Timestamp>,
+    /// Whether the left may know an earlier raise: of each CPU and line at most the first entry.
+    asks_left: bool,
+}
+
+impl Item for Handler {
+    fn begin(&self) -> Timestamp {
+        self.entry.at
+    }
+
+    fn end(&self) -> Timestamp {
+        self.end
+    }
+
+    fn is_in(&self, log: Logged) -> bool {
+        log == Logged::Interrupts
+    }
+
+    fn cpu(&self) -> Option<CpuId> {
+        Some(self.cpu)
+    }
+
+    fn line(&self) -> Option<Line> {
+        Some(self.line)
+    }
+}
 
 /// Handlers of one line.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +77,7 @@ pub(crate) struct Irqs {
     pub(crate) names: BTreeMap<Line, BTreeSet<Arc<str>>>,
     /// Handlers whose exit or entry nobody saw.
     pub(crate) incomplete: u64,
+    pub(crate) sieve: Sieve<Handler>,
     cpus: BTreeMap<CpuId, Stack>,
     /// Whether nothing before the window counts any more, for CPUs that the window does not mention either.
     forgotten: bool,
@@ -49,7 +93,7 @@ struct Stack {
     /// Whether nothing that was raised at the left boundary counts any more.
     forgotten: bool,
     /// Bound: each line at most once.
-    open: Vec<(Line, Timestamp)>,
+    open: Vec<(Line, Entry)>,
     /// Bound: lines.
     raises: BTreeMap<Line, Raise>,
 }
@@ -79,7 +123,7 @@ enum Head {
 
 /// What a step brings to an end.
 enum Done {
-    Handler(Line, u64),
+    Handler(Line, Entry, Timestamp),
     Raised(Line, u64),
     Incomplete(u64),
 }
@@ -95,14 +139,22 @@ impl Irqs {
         })
     }
 
-    fn count(&mut self, done: Done) {
+    fn count(&mut self, cpu: CpuId, done: Done) {
         match done {
-            Done::Handler(line, ns) => {
-                let row = self.rows.entry(line).or_default();
-                row.ns.take(ns);
-                row.lengths.take(ns);
+            Done::Handler(line, entry, end) => {
+                let handler = Handler { line, cpu, entry, end };
+                if self.sieve.passes(&handler) {
+                    let row = self.rows.entry(line).or_default();
+                    row.ns.take(handler.ns());
+                    row.lengths.take(handler.ns());
+                }
             }
-            Done::Raised(line, ns) => self.rows.entry(line).or_default().raised.take(ns),
+            Done::Raised(line, ns) => {
+                let selection = self.sieve.selection();
+                if selection.is_none_or(|selection| selection.takes_line(cpu, line)) {
+                    self.rows.entry(line).or_default().raised.take(ns);
+                }
+            }
             Done::Incomplete(handlers) => {
                 self.incomplete = self.incomplete.saturating_add(handlers);
             }
@@ -111,7 +163,7 @@ impl Irqs {
 
     fn step(&mut self, cpu: CpuId, step: impl FnOnce(&mut Stack, &mut dyn FnMut(Done))) {
         let mut stack = std::mem::take(self.stack(cpu));
-        step(&mut stack, &mut |done| self.count(done));
+        step(&mut stack, &mut |done| self.count(cpu, done));
         *self.stack(cpu) = stack;
     }
 
@@ -167,29 +219,48 @@ impl Irqs {
             let unseen: Vec<CpuId> = mine.copied().collect();
             unseen.into_iter().for_each(|cpu| self.forget(cpu));
         }
+        let mut sieve = right.sieve;
         for (cpu, more) in right.cpus {
-            self.step(cpu, |stack, done| stack.append(more, done));
+            let mut entries = BTreeMap::new();
+            self.step(cpu, |stack, done| entries = stack.append(more, done));
+            let asking = sieve.logged_mut().iter_mut().filter(|handler| handler.entry.asks_left);
+            for handler in asking.filter(|handler| handler.cpu == cpu) {
+                if let Some(entry) = entries.get(&handler.line) {
+                    handler.entry = *entry;
+                }
+            }
         }
+        self.sieve.append(sieve);
         self.forgotten |= right.forgotten;
     }
 
     /// The same with nothing to the left: no handler ran, nothing was raised.
-    pub(crate) fn closed(&self) -> Self {
-        let mut nothing = Self { forgotten: true, ..Self::default() };
-        nothing.append(self.clone());
+    pub(crate) fn closed(self) -> Self {
+        let sieve = self.sieve.emptied();
+        let mut nothing = Self { forgotten: true, sieve, ..Self::default() };
+        nothing.append(self);
         nothing
+    }
+
+    /// The same, and nothing counted.
+    pub(crate) fn emptied(self) -> Self {
+        let Self { names, sieve, cpus, forgotten, .. } = self;
+        Self { names, sieve: sieve.emptied(), cpus, forgotten, ..Self::default() }
     }
 }
 
 impl Stack {
     fn enter(&mut self, line: Line, at: Timestamp, done: &mut dyn FnMut(Done)) {
         self.drop_line(line, done);
-        self.open.push((line, at));
-        if let Line::Soft(_) = line
-            && let Some(ns) = self.raise_of(line).enter(at)
-        {
-            done(Done::Raised(line, ns));
+        let mut entry = Entry { at, raised: None, asks_left: false };
+        if let Line::Soft(_) = line {
+            let raise = self.raise_of(line);
+            (entry.raised, entry.asks_left) = (raise.pending, raise.head == Head::Open);
+            if let Some(ns) = raise.enter(at) {
+                done(Done::Raised(line, ns));
+            }
         }
+        self.open.push((line, entry));
     }
 
     fn raise_of(&mut self, line: Line) -> &mut Raise {
@@ -210,8 +281,8 @@ impl Stack {
         if let Some(found) = self.open.iter().rposition(|(open, _)| *open == line) {
             let above = self.open.len() - found - 1;
             self.open.truncate(found + 1);
-            if let Some((_, entered)) = self.open.pop() {
-                done(Done::Handler(line, at.since(entered).get()));
+            if let Some((_, entry)) = self.open.pop() {
+                done(Done::Handler(line, entry, at));
             }
             done(Done::Incomplete(above as u64));
             return;
@@ -249,7 +320,8 @@ impl Stack {
         self.raises.values_mut().for_each(Raise::forget);
     }
 
-    fn append(&mut self, right: Self, done: &mut dyn FnMut(Done)) {
+    /// Appends what happened to the right. Gives the entries that asked when they had been raised.
+    fn append(&mut self, right: Self, done: &mut dyn FnMut(Done)) -> BTreeMap<Line, Entry> {
         for step in right.head {
             match step {
                 Step::Exit(line, at) => self.exit(line, at, done),
@@ -257,6 +329,7 @@ impl Stack {
                 Step::Clear => self.clear(done),
             }
         }
+        let mine = self.open.len();
         self.open.extend(right.open);
         if right.forgotten {
             for (line, raise) in &mut self.raises {
@@ -265,12 +338,25 @@ impl Stack {
                 }
             }
         }
+        let mut entries = BTreeMap::new();
         for (line, more) in right.raises {
+            let raise = self.raise_of(line);
+            if let Head::Entered { raised, at } = more.head {
+                let asks_left = raise.head == Head::Open;
+                let entry = Entry { at, raised: raise.pending.or(raised), asks_left };
+                entries.insert(line, entry);
+            }
             if let Some(ns) = self.raise_of(line).append(more) {
                 done(Done::Raised(line, ns));
             }
         }
         self.forgotten |= right.forgotten;
+        for (line, open) in self.open.iter_mut().skip(mine).filter(|(_, open)| open.asks_left) {
+            if let Some(entry) = entries.get(line) {
+                *open = *entry;
+            }
+        }
+        entries
     }
 }
 

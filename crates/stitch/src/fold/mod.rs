@@ -11,23 +11,30 @@ mod cpu;
 mod disk;
 mod irq;
 mod pages;
+mod sieve;
 mod stat;
 mod top;
 mod wake;
+
+use std::sync::Arc;
 
 use model::{CpuId, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::call::{HeadExit, InFlight};
 use crate::fact::{Fact, FactKind, Missing};
+use crate::ident::Left;
+use crate::select::{Logged, Selection};
 
-pub(crate) use calls::{CallRow, CallStats, ThreadCalls};
+pub(crate) use calls::{CallRow, CallStats, DoneCall, Lengths, ThreadCalls};
 pub(crate) use cpu::{CpuRow, CpuTime, Share};
-pub(crate) use disk::{DiskRow, Disks};
-pub(crate) use irq::Irqs;
+pub(crate) use disk::{DiskRow, Disks, Request};
+pub(crate) use irq::{Handler, Irqs};
 pub(crate) use pages::PageRow;
+pub(crate) use sieve::Item;
 pub(crate) use stat::{Histogram, Stat};
-pub(crate) use wake::{Latencies, ThreadLatencies, Wake};
+pub(crate) use top::{KEPT, rank};
+pub(crate) use wake::{Latencies, Latency, ThreadLatencies, Wake};
 
 use disk::Issue;
 
@@ -50,6 +57,24 @@ pub(crate) struct Counted {
     pub(crate) cpu: Option<CpuRow>,
     /// `None` when it neither took nor gave back any.
     pub(crate) pages: Option<PageRow>,
+}
+
+/// What a log holds.
+#[derive(Debug, Clone)]
+pub(crate) enum Items {
+    Interrupts(Vec<Handler>),
+    Latencies(Vec<Latency>),
+    Calls(Vec<DoneCall>),
+    Requests(Vec<Request>),
+}
+
+impl Counted {
+    /// What is open, and nothing counted.
+    pub(crate) fn empty(&mut self) {
+        self.calls.empty();
+        self.latencies.empty();
+        (self.cpu, self.pages) = (None, None);
+    }
 }
 
 impl Folds {
@@ -133,15 +158,74 @@ impl Folds {
         }
     }
 
+    /// Counts only what this selects. Before the first fact.
+    pub(crate) fn select(&mut self, selection: &Arc<Selection>) {
+        self.calls.sieve.select(selection);
+        self.latencies.sieve.select(selection);
+        self.irqs.sieve.select(selection);
+        self.disks.sieve.select(selection);
+    }
+
+    /// How many items are logged.
+    pub(crate) fn logged(&self) -> usize {
+        self.calls.sieve.len()
+            + self.latencies.sieve.len()
+            + self.irqs.sieve.len()
+            + self.disks.sieve.len()
+    }
+
+    /// Takes the log out, in order; `None` where none is wanted.
+    pub(crate) fn take_log(&mut self) -> Option<Items> {
+        Some(match self.calls.sieve.selection()?.log? {
+            Logged::Interrupts => Items::Interrupts(self.irqs.sieve.take_log()),
+            Logged::Latencies => Items::Latencies(self.latencies.sieve.take_log()),
+            Logged::Operations | Logged::Calls => Items::Calls(self.calls.sieve.take_log()),
+            Logged::Requests => Items::Requests(self.disks.sieve.take_log()),
+        })
+    }
+
+    /// The same with nothing to the left. Nothing that was counted changes, but what began at the left boundary at last
+    /// counts or does not.
+    pub(crate) fn closed<'t>(self, threads: impl Iterator<Item = (Tid, &'t mut Counted)>) -> Self {
+        let threads = threads.map(|(tid, thread)| {
+            thread.calls.close();
+            (tid, &mut thread.latencies)
+        });
+        Self {
+            calls: self.calls.closed(),
+            latencies: self.latencies.close(threads),
+            irqs: self.irqs.closed(),
+            cpu: self.cpu,
+            disks: self.disks.closed(),
+        }
+    }
+
+    /// What is open at the end, at `at`, with nothing to the left, which it must be already, and nothing counted.
+    pub(crate) fn counting_from(self, at: Timestamp) -> Self {
+        Self {
+            calls: self.calls.emptied(),
+            latencies: self.latencies.emptied(),
+            irqs: self.irqs.emptied(),
+            cpu: self.cpu.emptied(at),
+            disks: self.disks.emptied(),
+        }
+    }
+
     /// The window is complete.
     pub(crate) fn settle(&mut self) {
-        self.latencies.top.keep_greatest();
-        self.disks.top.keep_greatest();
+        self.calls.settle();
+        self.latencies.top.keep_longest();
+        self.disks.top.keep_longest();
     }
 
     /// Puts the call that a thread had in flight at the left boundary into what was counted of it.
     pub(crate) fn resolve(&mut self, tid: Tid, thread: &mut Counted, in_flight: &InFlight) {
         self.calls.resolve(tid, &mut thread.calls, in_flight);
+    }
+
+    /// Puts the files of the left boundary into the calls that are kept one by one.
+    pub(crate) fn resolve_files(&mut self, left: &impl Left) {
+        self.calls.resolve_files(left);
     }
 
     /// Appends what the window to the right counted of a thread.

@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use model::{CpuId, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::sieve::{Item, Sieve};
 use super::stat::{Histogram, Stat};
 use super::top::Top;
+use crate::select::Logged;
 
 /// A wake-up that waits for its thread to get a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,11 +31,34 @@ pub(crate) struct Latency {
     pub(crate) cpu: CpuId,
 }
 
+impl Item for Latency {
+    fn begin(&self) -> Timestamp {
+        self.wake.at
+    }
+
+    fn end(&self) -> Timestamp {
+        self.switch
+    }
+
+    fn is_in(&self, log: Logged) -> bool {
+        log == Logged::Latencies
+    }
+
+    fn tid(&self) -> Option<Tid> {
+        Some(self.tid)
+    }
+
+    fn cpu(&self) -> Option<CpuId> {
+        Some(self.cpu)
+    }
+}
+
 /// Latencies of all threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Latencies {
     pub(crate) lengths: Histogram,
     pub(crate) top: Top<Latency>,
+    pub(crate) sieve: Sieve<Latency>,
     /// Whether nothing before the window counts any more, for threads that the window does not mention either.
     forgotten: bool,
 }
@@ -76,6 +101,10 @@ impl Register {
 
 impl ThreadLatencies {
     const FORGOTTEN: Self = Self { all: Stat::NONE, register: Register::FORGOTTEN };
+
+    pub(crate) fn empty(&mut self) {
+        self.all = Stat::NONE;
+    }
 
     /// It leaves its CPU, or a new thread begins under its number.
     pub(crate) fn off(&mut self) {
@@ -130,10 +159,13 @@ impl Latencies {
     }
 
     fn count(&mut self, thread: &mut ThreadLatencies, latency: Latency) {
-        let ns = latency.switch.since(latency.wake.at).get();
+        if !self.sieve.passes(&latency) {
+            return;
+        }
+        let ns = latency.ns();
         thread.all.take(ns);
         self.lengths.take(ns);
-        self.top.push(ns, latency.wake.at, latency.tid, latency);
+        self.top.push(&latency);
     }
 
     /// Appends the window to the right, in which every thread was appended already.
@@ -142,6 +174,7 @@ impl Latencies {
         self.forgotten |= right.forgotten;
         // Last: what the merge itself brought to an end must find its place too.
         self.top.append(right.top);
+        self.sieve.append(right.sieve);
     }
 
     /// Appends what the window to the right knows of a thread that it does not mention.
@@ -191,7 +224,8 @@ impl Latencies {
         &self,
         threads: impl Iterator<Item = (Tid, &'t ThreadLatencies)>,
     ) -> (Self, BTreeMap<Tid, Stat>) {
-        let mut whole = Self { forgotten: true, ..Self::default() };
+        let sieve = self.sieve.emptied();
+        let mut whole = Self { forgotten: true, sieve, ..Self::default() };
         let mut rows = BTreeMap::new();
         for (tid, thread) in threads {
             let mut nothing = ThreadLatencies::FORGOTTEN;
@@ -202,5 +236,25 @@ impl Latencies {
         }
         whole.append(self.clone());
         (whole, rows)
+    }
+
+    /// The same with nothing to the left, for what will be appended.
+    pub(crate) fn close<'t>(
+        self,
+        threads: impl Iterator<Item = (Tid, &'t mut ThreadLatencies)>,
+    ) -> Self {
+        let sieve = self.sieve.emptied();
+        let mut whole = Self { forgotten: true, sieve, ..Self::default() };
+        for (tid, thread) in threads {
+            let open = std::mem::replace(thread, ThreadLatencies::FORGOTTEN);
+            whole.append_thread(tid, thread, &open);
+        }
+        whole.append(self);
+        whole
+    }
+
+    /// The same, and nothing counted.
+    pub(crate) fn emptied(self) -> Self {
+        Self { sieve: self.sieve.emptied(), forgotten: self.forgotten, ..Self::default() }
     }
 }

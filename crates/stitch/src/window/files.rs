@@ -123,6 +123,7 @@ impl Window {
         let call = Call {
             name: self.call_names.of(name),
             at,
+            fd,
             by_path: path.is_some(),
             makes: self.makes(context, path.as_ref(), on_fd.as_ref(), args.effect),
             names: match args.effect {

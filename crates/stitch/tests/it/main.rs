@@ -11,6 +11,7 @@ mod edges;
 mod file;
 mod kernel_like;
 mod laws;
+mod log;
 mod story;
 mod tables;
 mod witness;

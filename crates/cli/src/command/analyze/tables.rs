@@ -1,13 +1,13 @@
 //! The analyses whose answers are tables.
 
+use std::sync::Arc;
+
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use mapper::SpanRules;
-use model::{CpuId, Tid};
-use stitch::fact::Line;
 use stitch::table::Table;
-use stitch::{Question, Subject};
+use stitch::{Subject, Tables};
 
+use super::filter::FilterArgs;
 use super::{Input, print, tell};
 use crate::outcome::Outcome;
 
@@ -27,21 +27,8 @@ pub(super) struct Args {
     /// At most so many rows of each table [default: 20 in tables for people, else all]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Only rows of these threads
-    #[arg(long, value_name = "TID", value_delimiter = ',')]
-    tid: Vec<i32>,
-    /// Only rows of threads with these command names
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    procname: Vec<String>,
-    /// Only rows of these CPUs, in tables whose rows have a CPU
-    #[arg(long, value_name = "CPU", value_delimiter = ',')]
-    cpu: Vec<u32>,
-    /// Only rows of these hardware interrupts
-    #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
-    irq: Vec<u16>,
-    /// Only rows of these software interrupts
-    #[arg(long, value_name = "VECTOR", value_delimiter = ',')]
-    softirq: Vec<u8>,
+    #[command(flatten)]
+    filter: FilterArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -55,14 +42,23 @@ enum Format {
 }
 
 impl Args {
-    /// Analyses once and prints the tables of all subjects.
+    /// Prints the tables of all subjects; threads are asked for by name in a second reading.
     pub(super) fn run(&self, subjects: &[Subject]) -> anyhow::Result<Outcome> {
         self.check_table(subjects)?;
-        let analysis = self.input.analyse(SpanRules::default())?;
-        let question = self.question();
+        let mut options = self.filter.options(&self.input)?;
+        if let Some(selection) = &mut options.selection {
+            Arc::make_mut(selection).longest_calls = subjects.contains(&Subject::Iolatencytop);
+        }
+        let mut analysis = self.input.analyse(&options)?;
+        if let Some(options) = self.filter.by_name(&options, &analysis) {
+            analysis = self.input.analyse(&options)?;
+        }
+        let limit = self.limit.or((self.format == Format::Table).then_some(SHOWN));
+        let question = self.filter.question(limit);
         let summary = &analysis.summary;
-        let of_subject = |subject: &Subject| stitch::tables(summary, *subject, &question);
-        let mut tables: Vec<Table> = subjects.iter().flat_map(of_subject).collect();
+        let tables = Tables::new(summary, &question);
+        let mut tables: Vec<Table> =
+            subjects.iter().flat_map(|subject| tables.of(*subject)).collect();
         if let Some(class) = &self.table {
             tables.retain(|table| table.class.name == class);
             tables.truncate(1);
@@ -93,18 +89,6 @@ impl Args {
                 )
             }
             _ => Ok(()),
-        }
-    }
-
-    fn question(&self) -> Question {
-        let hard = self.irq.iter().map(|number| Line::Hard(*number));
-        let soft = self.softirq.iter().map(|vector| Line::Soft(*vector));
-        Question {
-            limit: self.limit.or((self.format == Format::Table).then_some(SHOWN)),
-            tids: self.tid.iter().map(|tid| Tid::new(*tid)).collect(),
-            comms: self.procname.clone(),
-            cpus: self.cpu.iter().map(|cpu| CpuId::new(*cpu)).collect(),
-            lines: hard.chain(soft).collect(),
         }
     }
 }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use model::{Pid, Tid};
 
-use super::{Make, P50, P95, P99, column, duration, joined, moments, number, percentiles};
+use super::{
+    Make, P50, P95, P99, column, duration, joined, moments, number, operations, percentiles,
+};
 use crate::fact::Dev;
-use crate::fold::{DiskRow, Disks};
+use crate::fold::{DiskRow, Disks, Item, Request};
 use crate::ident::Kind as FileKind;
 use crate::table::{Cell, Class, Column, Kind, Table};
 
@@ -38,19 +40,21 @@ const LATENCY: Class = Class {
     ],
 };
 
+pub(super) const REQUEST: &[Column] = &[
+    column("begin", "Issued at", Kind::Time, None),
+    column("end", "Done at", Kind::Time, None),
+    duration("latency", "Latency"),
+    DISK,
+    OPERATION,
+    number("sector", "Sector", "sector"),
+    column("size", "Size", Kind::Size, None),
+    PROCESS,
+];
+
 const LONGEST: Class = Class {
     name: "disk-latency-top",
     title: "Longest requests to block devices",
-    columns: &[
-        column("begin", "Issued at", Kind::Time, None),
-        column("end", "Done at", Kind::Time, None),
-        duration("latency", "Latency"),
-        DISK,
-        OPERATION,
-        number("sector", "Sector", "sector"),
-        column("size", "Size", Kind::Size, None),
-        PROCESS,
-    ],
+    columns: REQUEST,
 };
 
 const PER_PROCESS: Class = Class {
@@ -85,13 +89,14 @@ const BLOCK_PER_THREAD: Class = Class {
     ],
 };
 
-pub(super) const STATS: &[&Class] = &[&LATENCY];
-pub(super) const TOP: &[&Class] = &[&LONGEST];
+pub(super) const STATS: &[&Class] = &[operations::LATENCY, &LATENCY];
+pub(super) const TOP: &[&Class] =
+    &[operations::OPEN, operations::READ, operations::WRITE, operations::SYNC, &LONGEST];
 pub(super) const USAGE: &[&Class] = &[&PER_PROCESS, &PER_FILE, &BLOCK_PER_THREAD, &LATENCY];
 
 impl Make<'_> {
     pub(super) fn iolatencystats(&self) -> Vec<Table> {
-        vec![self.disk_latencies()]
+        vec![self.operations(), self.disk_latencies()]
     }
 
     fn disk_latencies(&self) -> Table {
@@ -110,24 +115,24 @@ impl Make<'_> {
     }
 
     pub(super) fn iolatencytop(&self) -> Vec<Table> {
-        let disks = &self.summary.folds.disks;
-        let found = disks.top.iter();
-        let wanted = found.filter(|found| self.wants(found.what.issue.tid.unwrap_or(Tid::IDLE)));
-        let rows = wanted.map(|found| {
-            let request = found.what;
-            let issue = request.issue;
-            vec![
-                Cell::At(issue.at),
-                Cell::At(request.end),
-                Cell::ns(found.value),
-                disk(disks, request.dev),
-                Cell::Text(issue.op.word().into()),
-                Cell::count(request.sector),
-                Cell::bytes(u64::from(issue.sectors) * 512),
-                issue.tid.map_or(Cell::Unknown, |tid| self.thread(tid)),
-            ]
-        });
-        vec![self.table(&LONGEST, rows.collect())]
+        let found = self.summary.folds.disks.top.iter();
+        let wanted = found.filter(|request| self.wants(request.issue.tid.unwrap_or(Tid::IDLE)));
+        let requests = wanted.map(|request| self.request(request)).collect();
+        self.longest_calls().chain([self.table(&LONGEST, requests)]).collect()
+    }
+
+    pub(super) fn request(&self, request: &Request) -> Vec<Cell> {
+        let issue = request.issue;
+        vec![
+            Cell::At(issue.at),
+            Cell::At(request.end),
+            Cell::ns(request.ns()),
+            disk(&self.summary.folds.disks, request.dev),
+            Cell::Text(issue.op.word().into()),
+            Cell::count(request.sector),
+            Cell::bytes(u64::from(issue.sectors) * 512),
+            issue.tid.map_or(Cell::Unknown, |tid| self.thread(tid)),
+        ]
     }
 
     pub(super) fn iousagetop(&self) -> Vec<Table> {

@@ -9,7 +9,7 @@ use crate::fact::Line;
 use crate::fold::Irqs;
 use crate::table::{Cell, Class, Column, Kind, Table};
 
-const LINE: Column = column("irq", "Interrupt", Kind::Irq, None);
+pub(super) const LINE: Column = column("irq", "Interrupt", Kind::Irq, None);
 const COUNT: Column = number("count", "Count", "interrupts");
 const MIN: Column = duration("min", "Min");
 const MEAN: Column = duration("avg", "Avg");
@@ -60,7 +60,7 @@ const SOFT_NAMES: [&str; 10] =
 
 impl Make<'_> {
     pub(super) fn irqstats(&self) -> Vec<Table> {
-        let irqs = self.summary.folds.irqs.closed();
+        let irqs = self.summary.folds.irqs.clone().closed();
         let (mut hard, mut soft) = (Vec::new(), Vec::new());
         for (line, row) in irqs.rows.iter().filter(|(line, _)| self.wants_line(**line)) {
             let mut cells = vec![irq(&irqs, *line)];
@@ -79,7 +79,7 @@ impl Make<'_> {
     }
 
     pub(super) fn irqfreq(&self) -> Vec<Table> {
-        let irqs = self.summary.folds.irqs.closed();
+        let irqs = self.summary.folds.irqs.clone().closed();
         let lines = irqs.rows.iter().filter(|(line, _)| self.wants_line(**line));
         let rows = lines.flat_map(|(line, row)| {
             let line = irq(&irqs, *line);

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use model::{CpuId, Tid};
+use model::Tid;
 
 use super::{Make, P50, P95, P99, column, duration, frequencies, moments, number, percentiles};
-use crate::fold::{Latencies, Stat};
+use crate::fold::{Item, Latencies, Latency, Stat};
 use crate::table::{Cell, Class, Column, Kind, Table};
 
 const COUNT: Column = number("count", "Schedulings", "schedulings");
@@ -27,18 +27,17 @@ const PER_THREAD: Class = Class {
     columns: &[WAKEE, COUNT, MIN, MEAN, MAX, DEVIATION],
 };
 
-const LONGEST: Class = Class {
-    name: "sched-latency-top",
-    title: "Longest scheduling latencies",
-    columns: &[
-        column("wakeup", "Woken at", Kind::Time, None),
-        column("switch", "Running at", Kind::Time, None),
-        duration("latency", "Latency"),
-        column("cpu", "CPU", Kind::Cpu, None),
-        WAKEE,
-        column("context", "Woken in the context of", Kind::Process, None),
-    ],
-};
+pub(super) const LATENCY: &[Column] = &[
+    column("wakeup", "Woken at", Kind::Time, None),
+    column("switch", "Running at", Kind::Time, None),
+    duration("latency", "Latency"),
+    column("cpu", "CPU", Kind::Cpu, None),
+    WAKEE,
+    column("context", "Woken in the context of", Kind::Process, None),
+];
+
+const LONGEST: Class =
+    Class { name: "sched-latency-top", title: "Longest scheduling latencies", columns: LATENCY };
 
 const LENGTHS: Class = Class {
     name: "sched-latency-freq",
@@ -59,9 +58,7 @@ impl Make<'_> {
             total.append(stat);
             rows.push([self.thread(*tid)].into_iter().chain(moments(stat)).collect());
         }
-        let everyone = self.question.tids.is_empty() && self.question.comms.is_empty();
-        let unknown = [Cell::Unknown, Cell::Unknown, Cell::Unknown];
-        let percentiles = if everyone { percentiles(&latencies.lengths) } else { unknown };
+        let percentiles = self.if_all(percentiles(&latencies.lengths));
         let all = moments(&total).into_iter().chain(percentiles).collect();
         vec![self.table(&TOTAL, vec![all]), self.table(&PER_THREAD, rows)]
     }
@@ -74,20 +71,20 @@ impl Make<'_> {
 
     pub(super) fn schedtop(&self) -> Vec<Table> {
         let (latencies, _) = self.latencies();
-        let wanted = |tid: Tid, cpu: CpuId| self.wants(tid) && self.wants_cpu(cpu);
-        let found = latencies.top.iter().filter(|found| wanted(found.what.tid, found.what.cpu));
-        let rows = found.map(|found| {
-            let latency = found.what;
-            vec![
-                Cell::At(latency.wake.at),
-                Cell::At(latency.switch),
-                Cell::ns(found.value),
-                Cell::Cpu(latency.cpu),
-                self.thread(latency.tid),
-                latency.wake.by.map_or(Cell::Unknown, |by| self.thread(by)),
-            ]
-        });
+        let wanted = |latency: &&Latency| self.wants(latency.tid) && self.wants_cpu(latency.cpu);
+        let rows = latencies.top.iter().filter(wanted).map(|latency| self.latency(latency));
         vec![self.table(&LONGEST, rows.collect())]
+    }
+
+    pub(super) fn latency(&self, latency: &Latency) -> Vec<Cell> {
+        vec![
+            Cell::At(latency.wake.at),
+            Cell::At(latency.switch),
+            Cell::ns(latency.ns()),
+            Cell::Cpu(latency.cpu),
+            self.thread(latency.tid),
+            latency.wake.by.map_or(Cell::Unknown, |by| self.thread(by)),
+        ]
     }
 
     pub(super) fn schedfreq(&self) -> Vec<Table> {

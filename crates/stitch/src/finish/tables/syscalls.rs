@@ -122,15 +122,13 @@ impl Make<'_> {
     fn by_name(&self, rows: BTreeMap<&str, (&CallName, CallRow, u64)>) -> Vec<Vec<Cell>> {
         let mut rows: Vec<_> = rows.into_values().collect();
         rows.sort_by_key(|(_, row, _)| Reverse(row.ns.sum));
-        let everyone = self.question.tids.is_empty() && self.question.comms.is_empty();
         let row = |(name, row, open): (&CallName, CallRow, u64)| {
             let mut cells = vec![Cell::Syscall(name.shown())];
             cells.extend(figures(&row, open));
             cells.push(total_ns(row.ns.sum, open));
-            match self.summary.folds.calls.lengths.get(name).filter(|_| everyone) {
-                Some(lengths) => cells.extend(percentiles(lengths)),
-                None => cells.extend([Cell::Unknown, Cell::Unknown, Cell::Unknown]),
-            }
+            let lengths = self.summary.folds.calls.lengths.get(name);
+            let none = [Cell::Unknown, Cell::Unknown, Cell::Unknown];
+            cells.extend(self.if_all(lengths.map_or(none, percentiles)));
             cells.push(Cell::bytes(row.bytes));
             cells.push(Cell::count(row.errors.values().sum()));
             cells.push(Cell::count(row.restarted));

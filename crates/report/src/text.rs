@@ -207,6 +207,7 @@ pub(crate) fn loss(loss: &Loss, out: &mut String) {
         (loss.abandoned_phases, "phases without an end"),
         (loss.phases_outside_requests, "phases outside requests"),
         (loss.calls_without_begin, "returns from calls that began before"),
+        (loss.bytes_without_begin, "bytes that those moved"),
         (loss.uncertain_calls, "returns that events are missing before"),
         (loss.ring_operations, "operations of io_uring rings"),
         (loss.without_thread, "events of an unknown thread"),

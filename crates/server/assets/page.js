@@ -27,7 +27,7 @@ const LOST = {
 };
 const LOOSE = {
   unmatched_span_ends: "ends of spans without a begin", abandoned_phases: "phases without an end", phases_outside_requests: "phases outside of requests",
-  calls_without_begin: "calls begun before the recording", uncertain_calls: "calls that events are missing in",
+  calls_without_begin: "calls begun before the recording", bytes_without_begin: "bytes that those moved", uncertain_calls: "calls that events are missing in",
   ring_operations: "operations of io_uring rings", without_thread: "calls and spans of an unknown thread",
 };
 const BETWEEN = "(between)"; // the row of the answer for request time in no phase

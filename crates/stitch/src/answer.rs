@@ -201,6 +201,9 @@ pub struct Loss {
     pub phases_outside_requests: u64,
     /// Returns from system calls whose entry was not seen.
     pub calls_without_begin: u64,
+    /// Bytes that those calls moved: nobody knows of which file.
+    #[serde(default)]
+    pub bytes_without_begin: u64,
     /// Returns from system calls that events were lost before, of a thread that was on the CPU that lost them: of the call
     /// that was seen to begin, or of a later one of its name. Counted in no other figure.
     #[serde(default)]

@@ -370,6 +370,14 @@ impl HeadExit {
         self
     }
 
+    /// How many bytes it moved.
+    fn bytes(&self) -> u64 {
+        match is_transfer(self.name.text()) {
+            true => u64::try_from(self.ret).unwrap_or(0),
+            false => 0,
+        }
+    }
+
     /// Whether this is a child's first return from the call that made it.
     pub(crate) fn is_birth(&self) -> bool {
         self.ret == 0 && matches!(self.name.text(), "clone" | "clone3" | "fork" | "vfork")
@@ -421,6 +429,8 @@ pub(crate) struct Calls {
     pub(crate) heads: BTreeMap<Tid, HeadExit>,
     /// Returns whose begin nobody will ever find.
     pub(crate) without_begin: u64,
+    /// Bytes that those moved, of files that nobody knows.
+    pub(crate) bytes_without_begin: u64,
 }
 
 impl Calls {
@@ -436,9 +446,19 @@ impl Calls {
             InFlight::Birth | InFlight::Nothing | InFlight::Call(_) => {
                 if !exit.is_birth() {
                     self.without_begin = self.without_begin.saturating_add(1);
+                    self.bytes_without_begin =
+                        self.bytes_without_begin.saturating_add(exit.bytes());
                 }
             }
         }
+    }
+
+    /// Returns whose begin was not seen, and the bytes they moved, when nothing lies to the left.
+    pub(crate) fn closed_without_begin(&self) -> (u64, u64) {
+        let heads = self.heads.values().filter(|exit| !exit.is_birth());
+        heads.fold((self.without_begin, self.bytes_without_begin), |(returns, bytes), exit| {
+            (returns.saturating_add(1), bytes.saturating_add(exit.bytes()))
+        })
     }
 
     fn complete(&mut self, call: &Call, exit: &HeadExit) {
@@ -471,6 +491,8 @@ impl Calls {
         }
         self.heads.extend(other.heads);
         self.without_begin = self.without_begin.saturating_add(other.without_begin);
+        self.bytes_without_begin =
+            self.bytes_without_begin.saturating_add(other.bytes_without_begin);
     }
 
     /// Puts the left boundary's calls and files in.

@@ -163,10 +163,9 @@ impl<'a> Finish<'a> {
             count.outside_requests += outcome.outside_requests;
             partial += outcome.abandoned_requests + open.open_requests();
         }
-        let without_begin = |calls: &Calls| {
-            let heads = calls.heads.values().filter(|exit| !exit.is_birth()).count() as u64;
-            calls.without_begin.saturating_add(heads)
-        };
+        let unbegun = self.summary.processes.values().map(Calls::closed_without_begin);
+        let (calls_without_begin, bytes_without_begin) = unbegun
+            .fold((0, 0), |(calls, bytes), (more, more_bytes)| (calls + more, bytes + more_bytes));
         let loss = Loss {
             events_discarded: count.events_discarded,
             packets_lost: count.packets_lost,
@@ -174,7 +173,8 @@ impl<'a> Finish<'a> {
             unmatched_span_ends: count.unmatched_ends,
             abandoned_phases: count.abandoned_phases,
             phases_outside_requests: count.outside_requests,
-            calls_without_begin: self.summary.processes.values().map(without_begin).sum(),
+            calls_without_begin,
+            bytes_without_begin,
             uncertain_calls: self.summary.processes.values().map(Calls::uncertain).sum(),
             ring_operations: count.ring_operations,
             without_thread: count.without_thread,

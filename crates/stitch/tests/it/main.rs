@@ -6,6 +6,7 @@
 )]
 
 mod blocked;
+mod bounds;
 mod compare;
 mod edges;
 mod file;

@@ -69,6 +69,14 @@ fn a_call_that_is_begun_again_is_two_calls_and_no_error() {
 }
 
 #[test]
+fn bytes_of_a_return_without_a_begin_count_and_its_time_does_not() {
+    let summary = of_one([leave("read", 100), leave("openat", 7), leave("write", -4)]);
+    assert_eq!(calls(&summary), []);
+    let loss = stitch::loss(&summary);
+    assert_eq!((loss.calls_without_begin, loss.bytes_without_begin), (3, 100));
+}
+
+#[test]
 fn a_return_from_a_signal_is_an_instant() {
     for name in ["rt_sigreturn", "sigreturn"] {
         let all = [enter(name, CallArgs::NONE), enter("read", CallArgs::NONE), leave("read", 1)];

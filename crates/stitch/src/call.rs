@@ -9,6 +9,7 @@ use crate::fact::LeftAs;
 use crate::ident::{Entry, Ident, Kind, Left, Name};
 use crate::keyed::Keyed;
 use crate::name::CallName;
+use crate::taint::Taint;
 
 /// The call that a thread is in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +29,7 @@ pub(crate) struct LeftCall {
     /// Whose: that of the thread whose number this one took by an exec; else its own.
     pub(crate) of: Option<Tid>,
     /// Whether events of the thread were lost since.
-    pub(crate) is_uncertain: bool,
+    pub(crate) taint: Taint,
 }
 
 /// A call that has begun.
@@ -60,18 +61,29 @@ pub(crate) enum Makes {
 }
 
 impl InFlight {
-    pub(crate) const AS_LEFT: Self = Self::AsLeft(LeftCall { of: None, is_uncertain: false });
+    pub(crate) const AS_LEFT: Self = Self::AsLeft(LeftCall { of: None, taint: Taint::None });
 
     /// As at the left boundary, but for events that were lost since.
-    pub(crate) const UNCERTAIN: Self = Self::AsLeft(LeftCall { of: None, is_uncertain: true });
+    pub(crate) const UNCERTAIN: Self = Self::AsLeft(LeftCall { of: None, taint: Taint::Certain });
 
     /// Events of the thread are missing from here on.
     pub(crate) fn taint(&mut self) {
         match self {
-            Self::AsLeft(left) => left.is_uncertain = true,
+            Self::AsLeft(left) => left.taint = Taint::Certain,
             Self::Birth => *self = Self::Nothing,
             Self::Nothing => {}
             Self::Call(call) => call.is_uncertain = true,
+        }
+    }
+
+    /// Events of the thread are missing if the left part says so.
+    pub(crate) fn taint_as(&mut self, taint: Taint) {
+        match (self, taint) {
+            (_, Taint::None) => {}
+            (register, Taint::Certain) => register.taint(),
+            (Self::AsLeft(left), taint @ Taint::IfLostOn(_)) => left.taint = left.taint.or(taint),
+            // Seen in the window, so that nothing of the left matters.
+            (Self::Nothing | Self::Birth | Self::Call(_), Taint::IfLostOn(_)) => {}
         }
     }
 
@@ -86,26 +98,24 @@ impl InFlight {
     /// Puts the state at the left boundary in. `own` is this thread.
     pub(crate) fn resolve(&mut self, own: Tid, left: &impl Left) {
         match self {
-            Self::AsLeft(LeftCall { of: Some(of), is_uncertain }) => {
-                let (of, is_uncertain) = (*of, *is_uncertain);
+            Self::AsLeft(LeftCall { of: Some(of), taint }) => {
+                let (of, taint) = (*of, taint.resolved(*of, left));
                 *self = left.in_flight(of).clone().handed_over(of);
-                if is_uncertain {
-                    self.taint();
-                }
-                if *self == Self::AsLeft(LeftCall { of: Some(own), is_uncertain }) {
-                    *self = Self::AsLeft(LeftCall { of: None, is_uncertain });
+                self.taint_as(taint);
+                if let Self::AsLeft(left) = self {
+                    left.of = left.of.filter(|of| *of != own);
                 }
             }
+            Self::AsLeft(LeftCall { of: None, taint }) => *taint = taint.resolved(own, left),
             Self::Call(call) => call.resolve(left),
-            Self::AsLeft(LeftCall { of: None, .. }) | Self::Nothing | Self::Birth => {}
+            Self::Nothing | Self::Birth => {}
         }
     }
 
     /// Appends what the window to the right knows of this register, resolved.
     pub(crate) fn append(&mut self, right: Self) {
         match right {
-            Self::AsLeft(LeftCall { of: None, is_uncertain: true }) => self.taint(),
-            Self::AsLeft(LeftCall { of: None, is_uncertain: false }) => {}
+            Self::AsLeft(LeftCall { of: None, taint }) => self.taint_as(taint),
             other => *self = other,
         }
     }
@@ -144,7 +154,7 @@ impl Call {
     pub(crate) fn names(&self, exit: &HeadExit) -> Option<(Ident, Name)> {
         const EINPROGRESS: i64 = 115;
         let succeeds = exit.ret == 0 || (self.name.text() == "connect" && exit.ret == -EINPROGRESS);
-        let sure = !self.is_uncertain && !exit.is_uncertain && self.ends_with(&exit.name);
+        let sure = !self.is_uncertain && !exit.taint.is_certain() && self.ends_with(&exit.name);
         let (file, name) = self.file.clone().zip(self.names.clone())?;
         (succeeds && sure).then_some((file, name))
     }
@@ -360,13 +370,19 @@ pub(crate) struct HeadExit {
     /// What it opened, when the return says so.
     pub(crate) opened: Option<Name>,
     /// Whether events of the thread were lost since the left boundary.
-    pub(crate) is_uncertain: bool,
+    pub(crate) taint: Taint,
 }
 
 impl HeadExit {
     /// The return as it stands behind what else is known of its call.
     pub(crate) fn after(mut self, left: LeftCall) -> Self {
-        self.is_uncertain |= left.is_uncertain;
+        self.taint = self.taint.or(left.taint);
+        self
+    }
+
+    /// With the left part known. `own` is the thread whose call there it is.
+    pub(crate) fn resolved(mut self, own: Tid, left: &impl Left) -> Self {
+        self.taint = self.taint.resolved(own, left);
         self
     }
 
@@ -463,7 +479,7 @@ impl Calls {
 
     fn complete(&mut self, call: &Call, exit: &HeadExit) {
         let total = self.total.or_default(&call.name);
-        if call.is_uncertain || exit.is_uncertain {
+        if call.is_uncertain || exit.taint.is_certain() {
             total.uncertain = total.uncertain.saturating_add(1);
             return;
         }
@@ -501,7 +517,7 @@ impl Calls {
             total.files.rekey(Ident::is_settled, |file| file.resolve(left), Figures::add);
         }
         for (own, exit) in std::mem::take(&mut self.heads) {
-            self.count(own, &exit, left.in_flight(own));
+            self.count(own, &exit.resolved(own, left), left.in_flight(own));
         }
     }
 }

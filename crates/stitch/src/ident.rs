@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
-use model::{Fd, Pid, Tid, Timestamp};
+use model::{CpuId, Fd, Pid, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::call::InFlight;
 use crate::descriptors::{Table, TableId};
 use crate::name::CallName;
+use crate::taint::Taint;
 
 /// What kind of file a descriptor stands for, as far as waiting for it is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -99,7 +100,7 @@ pub(crate) struct Maker {
     /// Whether it is one of the two that the call wrote to memory.
     pub(crate) is_of_pair: bool,
     /// Whether events of the thread were lost since the left boundary.
-    pub(crate) is_uncertain: bool,
+    pub(crate) taint: Taint,
 }
 
 /// Whether exec closes a descriptor.
@@ -124,10 +125,16 @@ pub(crate) trait Left {
     fn entry(&self, id: TableId, fd: Fd) -> Entry;
     /// The call a thread was in.
     fn in_flight(&self, tid: Tid) -> &InFlight;
+    /// Whether a loss on a CPU hides what a thread did that was next seen to leave it.
+    fn taint_of(&self, tid: Tid, cpu: CpuId) -> Taint;
 
     /// What the call in flight of a thread makes.
-    fn made_by(&self, maker: &Maker) -> Made {
-        maker.made(self.in_flight(maker.tid))
+    fn made_by(&self, maker: &Maker) -> Made
+    where
+        Self: Sized,
+    {
+        let taint = maker.taint.resolved(maker.tid, self);
+        Maker { taint, ..maker.clone() }.made(self.in_flight(maker.tid))
     }
 }
 
@@ -147,14 +154,14 @@ impl Maker {
         match in_flight {
             InFlight::AsLeft(left) => Made::AskFurtherLeft(Self {
                 tid: left.of.unwrap_or(self.tid),
-                is_uncertain: self.is_uncertain || left.is_uncertain,
+                taint: self.taint.or(left.taint),
                 ..self.clone()
             }),
             InFlight::Call(call) if call.ends_with(&self.call) => {
                 let made = if self.is_of_pair { call.makes.pair() } else { call.makes.one() };
                 match made {
                     None => Made::Nothing,
-                    Some(_) if self.is_uncertain || call.is_uncertain => {
+                    Some(_) if self.taint.is_certain() || call.is_uncertain => {
                         Made::File(Entry::fresh(self.number))
                     }
                     Some(entry) => Made::File(entry.clone()),

@@ -37,6 +37,7 @@ mod sharing;
 mod spent;
 mod stack;
 mod summary;
+mod taint;
 mod thread;
 mod who;
 mod window;

@@ -74,11 +74,13 @@ pub enum Part {
     WaitLost,
     /// The handlers of interrupts that each CPU is in, and which of the left's have ended.
     Handlers,
+    /// When each thread was last seen.
+    LastSeen,
 }
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::FirstSight,
         Self::FirstWake,
         Self::LossBeforeSight,
@@ -112,6 +114,7 @@ impl Part {
         Self::WaitState,
         Self::WaitLost,
         Self::Handlers,
+        Self::LastSeen,
     ];
 }
 

@@ -21,6 +21,7 @@ use crate::keyed::{Keyed, Slot};
 use crate::path::Paths;
 use crate::spent::{Body, Phase};
 use crate::stack::{Outcome, Stack};
+use crate::taint::{Occupant, Taint};
 use crate::thread::{LostOn, Neighbours, Thread};
 use crate::who::{Identities, Spans, Who};
 
@@ -39,8 +40,8 @@ pub struct Summary {
     pub(crate) cover: Option<Cover>,
     pub(crate) threads: Keyed<Tid, Thread>,
     pub(crate) cpus: BTreeMap<CpuId, CpuSwitches>,
-    /// The thread last seen on each CPU; `None` once nobody knows.
-    pub(crate) on_cpu: Keyed<CpuId, Option<Tid>>,
+    /// The thread last seen on each CPU.
+    pub(crate) on_cpu: Keyed<CpuId, Occupant>,
     /// CPUs that lost events while the left part's thread was on them, and when.
     pub(crate) lost_on: LostOn,
     pub(crate) forgotten: Forgotten,
@@ -319,9 +320,9 @@ impl Summary {
         }
     }
 
-    /// The thread last seen on a CPU: `None` when the left part knows, `Some(None)` when nobody does.
-    pub(crate) fn thread_on(&self, cpu: CpuId) -> Option<Option<Tid>> {
-        let forgotten = self.forgotten.kernel.map(|_| None);
+    /// Who was last known to have a CPU; `None` when the left part knows.
+    pub(crate) fn occupant(&self, cpu: CpuId) -> Option<Occupant> {
+        let forgotten = self.forgotten.kernel.map(Occupant::Lost);
         self.on_cpu.get(&cpu).copied().or(forgotten)
     }
 
@@ -369,12 +370,12 @@ impl Summary {
         self.folds.resolve_files(left);
         for (tid, thread) in self.threads.iter_mut() {
             thread.resolve(*tid, left);
-            self.folds.resolve(*tid, &mut thread.counted, left.in_flight(*tid));
+            self.folds.resolve(*tid, &mut thread.counted, left);
         }
         for (own, exit) in taken_over {
             let slot = self.slot(exit.tid);
             let thread = &mut self.threads.at(slot).counted.calls;
-            self.folds.calls.count(own, thread, &exit, left.in_flight(own));
+            self.folds.calls.count(own, thread, &exit.resolved(own, left), left.in_flight(own));
         }
         let named = self.named_by_heads(left);
         for table in self.tables.values_mut() {
@@ -403,7 +404,10 @@ impl Summary {
     fn named_by_heads(&self, left: &Self) -> Vec<(Ident, Timestamp, Name)> {
         let heads = self.processes.values().flat_map(|calls| &calls.heads);
         let named = heads.filter_map(|(tid, exit)| match left.in_flight(*tid) {
-            InFlight::Call(call) => call.names(exit).map(|(file, name)| (file, exit.at, name)),
+            InFlight::Call(call) => {
+                let exit = exit.clone().resolved(*tid, left);
+                call.names(&exit).map(|(file, name)| (file, exit.at, name))
+            }
             _ => None,
         });
         named.collect()
@@ -424,7 +428,7 @@ impl Summary {
     /// Losses of the right part that meet a thread of this one before the right part saw it do anything.
     fn lose_before(&mut self, right: &Self) {
         for (cpu, at) in &right.lost_on {
-            let Some(Some(tid)) = self.on_cpu.get(cpu) else { continue };
+            let Some(Occupant::Thread(tid)) = self.on_cpu.get(cpu) else { continue };
             let seen = right.threads.get(tid);
             let before_first = seen.is_none_or(|thread| thread.first_is_after_loss_on(*cpu));
             let thread = self.threads.get_mut(tid).filter(|thread| thread.runs_on(*cpu));
@@ -518,12 +522,12 @@ impl Summary {
     fn append_cpus(
         &mut self,
         cpus: BTreeMap<CpuId, CpuSwitches>,
-        on_cpu: Keyed<CpuId, Option<Tid>>,
+        on_cpu: Keyed<CpuId, Occupant>,
         lost_on: LostOn,
         forgotten: Forgotten,
     ) {
         for (cpu, at) in lost_on {
-            if self.thread_on(cpu).is_none() {
+            if self.occupant(cpu).is_none() {
                 self.lost_on.insert(cpu, at);
             }
         }
@@ -562,6 +566,11 @@ impl Left for Summary {
             None if self.forgotten.kernel.is_some() => &InFlight::UNCERTAIN,
             None => &InFlight::AS_LEFT,
         }
+    }
+
+    fn taint_of(&self, tid: Tid, cpu: CpuId) -> Taint {
+        let seen = self.threads.get(&tid).and_then(Thread::seen);
+        Taint::of(self.occupant(cpu), seen, cpu)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::fold::Counted;
 use crate::ident::Left;
 use crate::spent::{Doing, add_ns};
 use crate::stack::{Outcome, Stack};
+use crate::taint::Taint;
 
 /// What a window knows about a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +27,8 @@ pub(crate) struct Thread {
     /// The first wake-up before `first`: it counts if the thread was blocked at the left boundary.
     wake: Option<Wake>,
     state: State,
+    /// When it was last seen on a CPU, or born.
+    seen: Option<Timestamp>,
     pub(crate) call: InFlight,
     pub(crate) stack: Stack,
     /// Its last command name; `None` when nothing tells.
@@ -50,6 +53,8 @@ enum How {
     GotCpu(CpuId, Occupancy),
     /// The thread was seen running.
     Seen,
+    /// A switch took this CPU from it; what it did until then nobody knows if events of the CPU were lost before.
+    LeftCpu(CpuId),
     /// Nobody knows what the thread did until now.
     Lost,
 }
@@ -96,11 +101,17 @@ impl Thread {
             first: None,
             wake: None,
             state: State::AsLeft,
+            seen: None,
             call: InFlight::AS_LEFT,
             stack,
             comm: None,
             counted,
         }
+    }
+
+    /// When it was last seen on a CPU, or born, in the window.
+    pub(crate) fn seen(&self) -> Option<Timestamp> {
+        self.seen
     }
 
     /// Whether it is on that CPU, as far as the window knows.
@@ -134,10 +145,12 @@ impl Thread {
             _ => self.spend_until(at),
         }
         self.state = State::Running { since: at, cpu };
+        self.seen = Some(at);
     }
 
     /// Seen running; on no CPU when no scheduler events cover this moment.
-    pub(crate) fn seen(&mut self, at: Timestamp, cpu: Option<CpuId>, lost: &LostOn) {
+    pub(crate) fn see(&mut self, at: Timestamp, cpu: Option<CpuId>, lost: &LostOn) {
+        self.seen = Some(at);
         self.end_stretch(at, lost);
         self.state = match cpu {
             Some(cpu) => State::Running { since: at, cpu },
@@ -145,8 +158,23 @@ impl Thread {
         };
     }
 
-    pub(crate) fn left_cpu(&mut self, tid: Tid, at: Timestamp, left_as: LeftAs, lost: &LostOn) {
-        self.end_stretch(at, lost);
+    /// A switch takes a CPU from it. `taint`: whether events of that CPU are missing in which it may have got there.
+    pub(crate) fn left_cpu(
+        &mut self,
+        (tid, taint): (Tid, Taint),
+        at: Timestamp,
+        left_as: LeftAs,
+        lost: &LostOn,
+    ) {
+        match (taint, &self.state) {
+            (Taint::Certain, _) => self.lose(at, lost),
+            (Taint::IfLostOn(cpu), State::AsLeft) => {
+                self.arrive_first(at, How::LeftCpu(cpu), lost);
+                self.call.taint_as(taint);
+            }
+            (Taint::None | Taint::IfLostOn(_), _) => self.end_stretch(at, lost),
+        }
+        self.seen = Some(at);
         self.state = match left_as {
             LeftAs::Preempted => State::Waiting { since: at, by_cpu: ByCpu::new() },
             LeftAs::Interruptible | LeftAs::Uninterruptible if self.stack.collects() => {
@@ -189,6 +217,7 @@ impl Thread {
         self.lose(at, lost);
         self.state = State::Blocked { since: at, class: ClassTerm::Known(Class::Other) };
         self.call = InFlight::Birth;
+        self.seen = Some(at);
         outcome
     }
 
@@ -255,6 +284,7 @@ impl Thread {
             (Part::FirstWake, ..) => self.wake = None,
             (Part::LossBeforeSight, Some(first), _) => first.after_loss_on.clear(),
             (Part::State, _, state) => *state = State::AsLeft,
+            (Part::LastSeen, ..) => self.seen = None,
             (Part::WaitingFor, _, State::Waiting { by_cpu, .. }) => by_cpu.clear(),
             (Part::CallInFlight, ..) => self.call = InFlight::AS_LEFT,
             _ => self.stack.leave_out(part),
@@ -267,6 +297,15 @@ impl Thread {
             *class = class.resolved(left);
         }
         self.call.resolve(tid, left);
+        if let Some(First { how, .. }) = &mut self.first
+            && let How::LeftCpu(cpu) = how
+        {
+            match left.taint_of(tid, *cpu) {
+                Taint::Certain => *how = How::Lost,
+                Taint::None => *how = How::Seen,
+                Taint::IfLostOn(_) => {}
+            }
+        }
         self.stack.resolve(left);
     }
 
@@ -284,6 +323,7 @@ impl Thread {
             }
         }
         self.call.append(right.call);
+        self.seen = right.seen.or(self.seen);
         if right.comm.is_some() {
             self.comm = right.comm;
         }
@@ -378,7 +418,7 @@ impl Neighbours<'_> {
                 }
                 by_cpu.retain(|other, _| other == cpu);
             }
-            Some(How::Seen | How::Lost) => by_cpu.clear(),
+            Some(How::Seen | How::Lost | How::LeftCpu(_)) => by_cpu.clear(),
         }
     }
 }

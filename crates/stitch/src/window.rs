@@ -17,6 +17,7 @@ use crate::name::CallNames;
 use crate::path::{Leaves, Paths};
 use crate::select::Selection;
 use crate::summary::{Cover, LossCount, Owner, Summary};
+use crate::taint::{Occupant, Taint};
 use crate::who::{Identities, Who, asks};
 
 /// Summarises the facts of one stretch of time. They must come in order; facts outside the stretch are the caller's error.
@@ -194,7 +195,7 @@ impl Window {
                 let Context { at, tid, .. } = context;
                 let name = self.call_names.of(name);
                 let cpu = context.cpu;
-                let exit = HeadExit { tid, cpu, name, at, ret, opened, is_uncertain: false };
+                let exit = HeadExit { tid, cpu, name, at, ret, opened, taint: Taint::None };
                 self.call_exit(context, &exit, address, pair);
             }
             (FactKind::SpanBegin(span), Some(context)) => {
@@ -271,12 +272,12 @@ impl Window {
             return;
         }
         let Context { at, cpu, tid, pid, slot, .. } = context;
-        self.summary.threads.at(slot).seen(at, cpu, &self.summary.lost_on);
+        self.summary.threads.at(slot).see(at, cpu, &self.summary.lost_on);
         if fact.pid.is_some() {
             self.summary.who.says(tid, pid);
         }
         if let Some(cpu) = cpu {
-            self.summary.on_cpu.insert(cpu, Some(tid));
+            self.summary.on_cpu.insert(cpu, Occupant::Thread(tid));
         }
     }
 
@@ -297,8 +298,10 @@ impl Window {
         let share = self.summary.folds.cpu.switch(cpu, at, prev, next);
         if prev != Tid::IDLE {
             let slot = self.name_thread(prev, prev_comm);
+            let before = self.summary.occupant(cpu);
             let thread = self.summary.threads.at(slot);
-            thread.left_cpu(prev, at, left_as, &self.summary.lost_on);
+            let taint = Taint::of(before, thread.seen(), cpu);
+            thread.left_cpu((prev, taint), at, left_as, &self.summary.lost_on);
             thread.counted.latencies.off();
             if let Some(share) = share {
                 thread.counted.cpu.get_or_insert_default().had(share.ns);
@@ -313,7 +316,7 @@ impl Window {
             self.summary.folds.got_cpu(&mut thread.counted, next, at, cpu);
         }
         self.summary.paths.switch(cpu, at, next);
-        self.summary.on_cpu.insert(cpu, Some(next));
+        self.summary.on_cpu.insert(cpu, Occupant::Thread(next));
     }
 
     fn born(&mut self, child: Tid, slot: Slot) {
@@ -336,19 +339,19 @@ impl Window {
         match what {
             Missing::Kernel(cpu) => {
                 summary.who.lose(cpu);
-                match summary.thread_on(cpu) {
+                match summary.occupant(cpu) {
                     None => {
                         summary.lost_on.insert(cpu, at);
                     }
-                    Some(None) => {}
-                    Some(Some(tid)) => {
+                    Some(Occupant::Lost(_)) => {}
+                    Some(Occupant::Thread(tid)) => {
                         let thread = summary.threads.get_mut(&tid);
                         if let Some(thread) = thread.filter(|thread| thread.runs_on(cpu)) {
                             thread.lose(at, &summary.lost_on);
                         }
                     }
                 }
-                summary.on_cpu.insert(cpu, None);
+                summary.on_cpu.insert(cpu, Occupant::Lost(at));
             }
             Missing::KernelEverywhere => {
                 for thread in summary.threads.values_mut() {

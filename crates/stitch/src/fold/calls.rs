@@ -200,7 +200,7 @@ impl CallStats {
                 }
             }
             InFlight::Call(call) if call.ends_with(&exit.name) => {
-                if call.is_uncertain || exit.is_uncertain {
+                if call.is_uncertain || exit.taint.is_certain() {
                     let row = thread.rows.or_default(&call.name);
                     row.uncertain = row.uncertain.saturating_add(1);
                     return;
@@ -230,9 +230,9 @@ impl CallStats {
     }
 
     /// Puts in the call that a thread had in flight at the left boundary.
-    pub(crate) fn resolve(&mut self, own: Tid, thread: &mut ThreadCalls, in_flight: &InFlight) {
+    pub(crate) fn resolve(&mut self, own: Tid, thread: &mut ThreadCalls, left: &impl Left) {
         if let Some(exit) = thread.head.take() {
-            self.count(own, thread, &exit, in_flight);
+            self.count(own, thread, &exit.resolved(own, left), left.in_flight(own));
         }
     }
 

@@ -219,8 +219,8 @@ impl Folds {
     }
 
     /// Puts the call that a thread had in flight at the left boundary into what was counted of it.
-    pub(crate) fn resolve(&mut self, tid: Tid, thread: &mut Counted, in_flight: &InFlight) {
-        self.calls.resolve(tid, &mut thread.calls, in_flight);
+    pub(crate) fn resolve(&mut self, tid: Tid, thread: &mut Counted, left: &impl Left) {
+        self.calls.resolve(tid, &mut thread.calls, left);
     }
 
     /// Puts the files of the left boundary into the calls that are kept one by one.

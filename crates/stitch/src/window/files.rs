@@ -317,6 +317,6 @@ fn maker(context: Context, fd: Fd, exit: &HeadExit, is_of_pair: bool) -> Maker {
         call: exit.name.clone(),
         number: context.stamp().number(fd),
         is_of_pair,
-        is_uncertain: exit.is_uncertain,
+        taint: exit.taint,
     }
 }

@@ -57,10 +57,32 @@ fn begin_of(before: &[Fact<&str>], mut tid: Tid, call: &str) -> Option<(Timestam
             FactKind::Lost { what: Missing::Kernel(cpu), .. } => {
                 sure &= !runs_on(&before[..n], tid, cpu);
             }
+            FactKind::Switch { prev, .. } if prev == tid => {
+                sure &= !came_unseen(&before[..n], tid, fact.cpu.unwrap());
+            }
             _ => {}
         }
     }
     None
+}
+
+/// Whether the last that is known of a CPU is a loss, and the thread was not seen since.
+fn came_unseen(before: &[Fact<&str>], tid: Tid, cpu: CpuId) -> bool {
+    let lost = before.iter().rev().find_map(|fact| match fact.kind {
+        FactKind::Lost { what: Missing::Kernel(lost), .. } if lost == cpu => Some(Some(fact.at)),
+        FactKind::Lost { what: Missing::KernelEverywhere, .. } => Some(Some(fact.at)),
+        FactKind::Lost { .. } => None,
+        _ if fact.cpu != Some(cpu) => None,
+        FactKind::Switch { .. } => Some(None),
+        _ => fact.tid.filter(|tid| *tid != Tid::IDLE).map(|_| None),
+    });
+    let seen = before.iter().rev().find(|fact| match fact.kind {
+        FactKind::Switch { prev, next, .. } => prev == tid || next == tid,
+        FactKind::Lost { .. } => false,
+        FactKind::Fork { child, .. } if child == tid => true,
+        _ => fact.tid == Some(tid),
+    });
+    lost.flatten().is_some_and(|lost| seen.is_none_or(|seen| seen.at <= lost))
 }
 
 /// Whether the thread was the last one seen on the CPU and was seen running last, there.

@@ -45,6 +45,31 @@ fn a_loss_taints_nothing_of_a_thread_that_was_not_on_that_cpu() {
     assert_eq!(calls(&other_cpu), [("read".to_owned(), 1, 0)]);
 }
 
+/// It was asleep in its call when events were lost, and is next seen to leave the CPU that lost them.
+#[test]
+fn a_loss_taints_the_call_of_a_thread_that_got_the_cpu_unseen() {
+    let [enter_read, leave_read] = read();
+    let span = |begins| {
+        let span = stitch::fact::Span { name: "request", request: Some(7), is_request: true };
+        if begins { FactKind::SpanBegin(span) } else { FactKind::SpanEnd(span) }
+    };
+    let all = [
+        (1, span(true)),
+        (1, enter_read),
+        (1, switch(1, LeftAs::Interruptible, 10)),
+        (10, lost(0)),
+        (1, switch(1, LeftAs::Preempted, 10)),
+        (10, switch(10, LeftAs::Preempted, 1)),
+        (1, leave_read),
+        (1, span(false)),
+    ];
+    let summary = summary(&all);
+    assert_eq!(calls(&summary), [("read".to_owned(), 0, 1)]);
+    let split = stitch::phases(&summary).request_list[0].split;
+    assert_eq!((split.wall_ns, split.unknown_ns), (70, 20));
+    assert_eq!((split.running_ns, split.waiting_ns), (40, 10));
+}
+
 #[test]
 fn what_a_call_made_across_a_loss_has_no_name() {
     let all = [dump(3, "/old"), enter("openat", OPEN), lost(0), leave("openat", 3)];

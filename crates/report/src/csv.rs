@@ -87,7 +87,9 @@ fn values(cell: &Cell, column: &Column, open: bool) -> Vec<String> {
             vec![cell.real().map(|real| real.to_string()).unwrap_or_default()]
         }
         Cell::At(at) => vec![at.nanos().to_string()],
-        Cell::Text(text) | Cell::Syscall(text) | Cell::Path(text) => vec![text.to_string()],
+        Cell::Text(text) | Cell::Syscall(text) | Cell::Path(text) | Cell::Interface(text) => {
+            vec![text.to_string()]
+        }
         Cell::Process { tid, pid, comm } => {
             vec![comm.to_string(), known(tid.map(model::Tid::get)), known(pid.map(model::Pid::get))]
         }

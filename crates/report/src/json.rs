@@ -69,7 +69,9 @@ pub fn cell(cell: &Cell) -> Value {
         Cell::Count(bound) | Cell::Ns(bound) | Cell::Bytes(bound) => bounded(*bound),
         Cell::Ratio { .. } | Cell::Mean { .. } | Cell::Deviation { .. } => json!(cell.real()),
         Cell::At(at) => json!(at.nanos()),
-        Cell::Text(text) | Cell::Syscall(text) | Cell::Path(text) => json!(text),
+        Cell::Text(text) | Cell::Syscall(text) | Cell::Path(text) | Cell::Interface(text) => {
+            json!(text)
+        }
         Cell::Process { tid, pid, comm } => json!({
             "tid": tid.map(|tid| tid.get()),
             "pid": pid.map(|pid| pid.get()),
@@ -116,5 +118,6 @@ pub(crate) const fn word(kind: Kind) -> &'static str {
         Kind::Irq => "irq",
         Kind::Disk => "disk",
         Kind::Fd => "fd",
+        Kind::Interface => "netif",
     }
 }

@@ -82,7 +82,7 @@ fn cell(cell: &Cell, kind: Kind) -> Value {
         }
         Cell::At(at) => json!({"class": class, "value": at.nanos()}),
         Cell::Text(text) => json!({"class": class, "value": text}),
-        Cell::Syscall(name) => json!({"class": class, "name": name}),
+        Cell::Syscall(name) | Cell::Interface(name) => json!({"class": class, "name": name}),
         Cell::Path(path) => json!({"class": class, "path": path}),
         Cell::Process { tid, pid, comm } => {
             let mut process = json!({"class": class, "name": comm});

@@ -63,8 +63,8 @@ pub fn missing(loss: &Loss) -> String {
 
 /// Whether a column's cells are names, flush on the left, and no numbers.
 fn is_name(kind: Kind) -> bool {
-    use Kind::{Disk, Irq, Path, Process, Syscall, Text};
-    matches!(kind, Process | Syscall | Path | Text | Irq | Disk)
+    use Kind::{Disk, Interface, Irq, Path, Process, Syscall, Text};
+    matches!(kind, Process | Syscall | Path | Text | Irq | Disk | Interface)
 }
 
 /// A cell as people read it. No character of it is one that a terminal would obey.
@@ -90,7 +90,9 @@ pub fn cell(cell: &Cell) -> String {
             time(ns)
         }
         Cell::At(at) => seconds(at.nanos()),
-        Cell::Text(text) | Cell::Syscall(text) | Cell::Path(text) => text::printable(text),
+        Cell::Text(text) | Cell::Syscall(text) | Cell::Path(text) | Cell::Interface(text) => {
+            text::printable(text)
+        }
         Cell::Process { tid, pid, comm } => {
             let number = tid.map(|tid| tid.get()).or(pid.map(|pid| pid.get()));
             let number = number.map_or_else(|| "?".to_owned(), |number| number.to_string());

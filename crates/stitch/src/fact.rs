@@ -177,6 +177,15 @@ pub enum FactKind<S> {
         /// Its name: `sda`.
         name: S,
     },
+    /// A packet comes in or goes out.
+    Packet {
+        /// The network interface: `eth0`.
+        interface: S,
+        /// How long the packet is.
+        bytes: u64,
+        /// Whether it goes out.
+        sent: bool,
+    },
     /// The thread of the fact takes or gives back pages of memory.
     Pages {
         /// How many.
@@ -407,6 +416,9 @@ impl<S> FactKind<S> {
             Self::BlockDone { dev, sector } => FactKind::BlockDone { dev, sector },
             Self::BlockRemap { dev, part } => FactKind::BlockRemap { dev, part },
             Self::DumpDisk { dev, name } => FactKind::DumpDisk { dev, name: text(name) },
+            Self::Packet { interface, bytes, sent } => {
+                FactKind::Packet { interface: text(interface), bytes, sent }
+            }
             Self::Pages { pages, freed } => FactKind::Pages { pages, freed },
             Self::Seen => FactKind::Seen,
             Self::SpanBegin(span) => FactKind::SpanBegin(span.map(text)),

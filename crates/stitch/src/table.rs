@@ -72,6 +72,8 @@ pub enum Kind {
     Disk,
     /// A file descriptor.
     Fd,
+    /// A network interface.
+    Interface,
 }
 
 /// One value, or what is known of it.
@@ -145,6 +147,8 @@ pub enum Cell {
     },
     /// A file descriptor.
     Fd(Fd),
+    /// A network interface.
+    Interface(Arc<str>),
 }
 
 /// A number that is at least and at most so much.

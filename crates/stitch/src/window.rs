@@ -135,7 +135,8 @@ impl Window {
                 | FactKind::BlockIssue { .. }
                 | FactKind::BlockDone { .. }
                 | FactKind::BlockRemap { .. }
-                | FactKind::DumpDisk { .. },
+                | FactKind::DumpDisk { .. }
+                | FactKind::Packet { .. },
                 _,
             ) => {}
             (FactKind::Pages { pages, freed }, context) => {

@@ -54,11 +54,13 @@ enum What {
     Irqfreq(tables::Args),
     /// CPU time by thread and by CPU
     Cputop(tables::Args),
-    /// Latencies of block devices
+    /// Latencies of operations on files and of block devices
     Iolatencystats(tables::Args),
-    /// The longest requests to block devices
+    /// The longest operations on files and requests to block devices
     Iolatencytop(tables::Args),
-    /// Bytes read and written by process, file and device
+    /// Operations on files and requests to block devices by length
+    Iolatencyfreq(tables::Args),
+    /// Bytes read and written by process, file, device and network interface
     Iousagetop(tables::Args),
     /// Pages of memory by thread
     Memtop(tables::Args),
@@ -160,6 +162,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         What::Cputop(args) => args.run(&[Subject::Cputop]),
         What::Iolatencystats(args) => args.run(&[Subject::Iolatencystats]),
         What::Iolatencytop(args) => args.run(&[Subject::Iolatencytop]),
+        What::Iolatencyfreq(args) => args.run(&[Subject::Iolatencyfreq]),
         What::Iousagetop(args) => args.run(&[Subject::Iousagetop]),
         What::Memtop(args) => args.run(&[Subject::Memtop]),
         What::Blocked(args) => args.run(&[Subject::Blocked]),

@@ -82,7 +82,7 @@ fn check_cell(cell: &Value, column: &str, table: &str) {
     }
 }
 
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "syscallstats",
     "schedstats",
     "schedtop",
@@ -92,6 +92,7 @@ const NAMES: [&str; 17] = [
     "cputop",
     "iolatencystats",
     "iolatencytop",
+    "iolatencyfreq",
     "iousagetop",
     "memtop",
     "blocked",

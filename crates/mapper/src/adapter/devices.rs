@@ -19,6 +19,7 @@ pub(super) enum Device {
     BlockRemap { dev: FieldHandle, part: FieldHandle },
     DumpDisk { dev: FieldHandle, name: FieldHandle },
     Pages { order: FieldHandle, freed: bool },
+    Packet { bytes: FieldHandle, name: FieldHandle, sent: bool },
     Migrate { tid: FieldHandle },
 }
 
@@ -65,6 +66,12 @@ impl Device {
             "kmem_mm_page_free" | "mm_page_free" => {
                 Self::Pages { order: field(&["order"])?, freed: true }
             }
+            "net_dev_xmit" => {
+                Self::Packet { bytes: field(&["len"])?, name: field(&["name"])?, sent: true }
+            }
+            "net_if_receive_skb" | "netif_receive_skb" => {
+                Self::Packet { bytes: field(&["len"])?, name: field(&["name"])?, sent: false }
+            }
             "sched_migrate_task" => Self::Migrate { tid: field(&["tid", "pid"])? },
             _ => return None,
         })
@@ -78,9 +85,9 @@ impl Device {
         give: &mut impl FnMut(&Fact<&str>),
     ) {
         let name = match self {
-            Self::IrqEntry { name: Some(name), .. } | Self::DumpDisk { name, .. } => {
-                text(record, *name).unwrap_or_default()
-            }
+            Self::IrqEntry { name: Some(name), .. }
+            | Self::DumpDisk { name, .. }
+            | Self::Packet { name, .. } => text(record, *name).unwrap_or_default(),
             _ => "".into(),
         };
         let kind = self.kind(record, &name).unwrap_or(FactKind::Seen);
@@ -129,6 +136,9 @@ impl Device {
             Self::Pages { order, freed } => {
                 let order = u32::try_from(number(record, *order)?).ok()?;
                 FactKind::Pages { pages: 1_u64.checked_shl(order)?, freed: *freed }
+            }
+            Self::Packet { bytes, sent, .. } => {
+                FactKind::Packet { interface: name, bytes: unsigned(record, *bytes)?, sent: *sent }
             }
             Self::Migrate { tid } => FactKind::Migrate { tid: Tid::new(number(record, *tid)?) },
         })

@@ -8,6 +8,7 @@ mod log;
 mod operations;
 mod sched;
 mod syscalls;
+mod usage;
 
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ pub enum Subject {
     Cputop,
     /// Latencies of block devices.
     Iolatencystats,
+    /// Calls and block device requests by length.
+    Iolatencyfreq,
     /// The longest requests to block devices.
     Iolatencytop,
     /// Bytes read and written by process, file and device.
@@ -77,7 +80,7 @@ pub struct Question {
 
 impl Subject {
     /// All that totals answer.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Syscallstats,
         Self::Schedstats,
         Self::Schedtop,
@@ -87,6 +90,7 @@ impl Subject {
         Self::Cputop,
         Self::Iolatencystats,
         Self::Iolatencytop,
+        Self::Iolatencyfreq,
         Self::Iousagetop,
         Self::Memtop,
         Self::Blocked,
@@ -123,6 +127,7 @@ impl Subject {
             Self::Cputop => "cputop",
             Self::Iolatencystats => "iolatencystats",
             Self::Iolatencytop => "iolatencytop",
+            Self::Iolatencyfreq => "iolatencyfreq",
             Self::Iousagetop => "iousagetop",
             Self::Memtop => "memtop",
             Self::Blocked => "blocked",
@@ -145,8 +150,9 @@ impl Subject {
             Self::Irqstats => "Interrupt statistics",
             Self::Irqfreq => "Interrupt duration distribution",
             Self::Cputop => "CPU usage",
-            Self::Iolatencystats => "Block device latency statistics",
-            Self::Iolatencytop => "Longest block device requests",
+            Self::Iolatencystats => "I/O latency statistics",
+            Self::Iolatencytop => "Longest I/O latencies",
+            Self::Iolatencyfreq => "I/O latency distribution",
             Self::Iousagetop => "I/O usage",
             Self::Memtop => "Memory usage",
             Self::Blocked => "Waits by cause and waker",
@@ -171,7 +177,8 @@ impl Subject {
             Self::Cputop => cpu::CPUTOP,
             Self::Iolatencystats => disk::STATS,
             Self::Iolatencytop => disk::TOP,
-            Self::Iousagetop => disk::USAGE,
+            Self::Iolatencyfreq => disk::FREQ,
+            Self::Iousagetop => usage::USAGE,
             Self::Memtop => cpu::MEMTOP,
             Self::Blocked => blocked::BLOCKED,
             Self::Irqlog => log::INTERRUPTS,
@@ -212,6 +219,7 @@ impl<'a> Tables<'a> {
             Subject::Cputop => make.cputop(),
             Subject::Iolatencystats => make.iolatencystats(),
             Subject::Iolatencytop => make.iolatencytop(),
+            Subject::Iolatencyfreq => make.iolatencyfreq(),
             Subject::Iousagetop => make.iousagetop(),
             Subject::Memtop => make.memtop(),
             Subject::Blocked => make.blocked(),

@@ -10,6 +10,7 @@ mod calls;
 mod cpu;
 mod disk;
 mod irq;
+mod net;
 mod pages;
 mod sieve;
 mod stat;
@@ -30,6 +31,7 @@ pub(crate) use calls::{CallRow, CallStats, DoneCall, Lengths, ThreadCalls};
 pub(crate) use cpu::{CpuRow, CpuTime, Share};
 pub(crate) use disk::{DiskRow, Disks, Request};
 pub(crate) use irq::{Handler, Irqs};
+pub(crate) use net::Interfaces;
 pub(crate) use pages::PageRow;
 pub(crate) use sieve::Item;
 pub(crate) use stat::{Histogram, Stat};
@@ -46,6 +48,7 @@ pub(crate) struct Folds {
     pub(crate) irqs: Irqs,
     pub(crate) cpu: CpuTime,
     pub(crate) disks: Disks,
+    pub(crate) interfaces: Interfaces,
 }
 
 /// What the analyses count of one thread.
@@ -115,6 +118,9 @@ impl Folds {
             (FactKind::BlockDone { dev, sector }, _) => self.disks.complete(dev, sector, at),
             (FactKind::BlockRemap { dev, part }, _) => self.disks.map(dev, part),
             (FactKind::DumpDisk { dev, name }, _) => self.disks.name(dev, name.into()),
+            (FactKind::Packet { interface, bytes, sent }, _) => {
+                self.interfaces.take(interface, bytes, sent);
+            }
             _ => {}
         }
     }
@@ -197,6 +203,7 @@ impl Folds {
             irqs: self.irqs.closed(),
             cpu: self.cpu,
             disks: self.disks.closed(),
+            interfaces: self.interfaces,
         }
     }
 
@@ -208,6 +215,7 @@ impl Folds {
             irqs: self.irqs.emptied(),
             cpu: self.cpu.emptied(at),
             disks: self.disks.emptied(),
+            interfaces: Interfaces::default(),
         }
     }
 
@@ -252,5 +260,6 @@ impl Folds {
         self.irqs.append(right.irqs);
         self.cpu.append(right.cpu, charge);
         self.disks.append(right.disks);
+        self.interfaces.append(right.interfaces);
     }
 }

@@ -53,6 +53,7 @@ fn device(what: u8, how: u8) -> FactKind<&'static str> {
         10 | 11 => FactKind::BlockDone { dev, sector },
         12 => FactKind::BlockRemap { dev, part: Dev(dev.0 + 7) },
         13 => FactKind::DumpDisk { dev, name: if how & 1 == 0 { "sda" } else { "sdb" } },
+        14 if how & 3 == 0 => FactKind::Packet { interface: "eth0", bytes: 64, sent: how & 4 == 0 },
         14 => FactKind::Pages { pages: u64::from(how), freed: how & 1 == 0 },
         _ => FactKind::Migrate { tid: Tid::new(i32::from(how % 5) + 1) },
     }

@@ -1,17 +1,15 @@
 //! Block devices, and bytes by process and file.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Pid, Tid};
+use model::Tid;
 
 use super::{
-    Make, P50, P95, P99, column, duration, joined, moments, number, operations, percentiles,
+    Make, P50, P95, P99, column, duration, frequencies, joined, moments, number, operations,
+    percentiles,
 };
 use crate::fact::Dev;
 use crate::fold::{DiskRow, Disks, Item, Request};
-use crate::ident::Kind as FileKind;
 use crate::table::{Cell, Class, Column, Kind, Table};
 
 const DISK: Column = column("disk", "Disk", Kind::Disk, None);
@@ -20,7 +18,7 @@ const OPERATION: Column = column("operation", "Operation", Kind::Text, None);
 const COUNT: Column = number("count", "Requests", "requests");
 const PROCESS: Column = column("process", "Process", Kind::Process, None);
 
-const LATENCY: Class = Class {
+pub(super) const LATENCY: Class = Class {
     name: "disk-latency",
     title: "Requests to block devices",
     columns: &[
@@ -57,49 +55,32 @@ const LONGEST: Class = Class {
     columns: REQUEST,
 };
 
-const PER_PROCESS: Class = Class {
-    name: "io-per-process",
-    title: "Bytes that calls moved, by process",
-    columns: &[
-        PROCESS,
-        column("size", "All", Kind::Size, None),
-        column("disk", "Disk", Kind::Size, None),
-        column("net", "Network", Kind::Size, None),
-        column("other", "Other", Kind::Size, None),
-    ],
-};
-
-const PER_FILE: Class = Class {
-    name: "io-per-file",
-    title: "Bytes that calls moved, by file",
-    columns: &[
-        column("path", "File", Kind::Path, None),
-        column("size", "Size", Kind::Size, None),
-        number("count", "Calls", "calls"),
-    ],
-};
-
-const BLOCK_PER_THREAD: Class = Class {
-    name: "block-per-thread",
-    title: "Bytes of block device requests, by thread that issued them",
-    columns: &[
-        PROCESS,
-        column("read", "Read", Kind::Size, None),
-        column("written", "Written", Kind::Size, None),
-    ],
+const LENGTHS: Class = Class {
+    name: "disk-latency-freq",
+    title: "Requests to block devices by length",
+    columns: &[DISK, OPERATION, duration("from", "From"), duration("to", "To"), COUNT],
 };
 
 pub(super) const STATS: &[&Class] = &[operations::LATENCY, &LATENCY];
 pub(super) const TOP: &[&Class] =
     &[operations::OPEN, operations::READ, operations::WRITE, operations::SYNC, &LONGEST];
-pub(super) const USAGE: &[&Class] = &[&PER_PROCESS, &PER_FILE, &BLOCK_PER_THREAD, &LATENCY];
+pub(super) const FREQ: &[&Class] = &[operations::LENGTHS, &LENGTHS];
 
 impl Make<'_> {
     pub(super) fn iolatencystats(&self) -> Vec<Table> {
         vec![self.operations(), self.disk_latencies()]
     }
 
-    fn disk_latencies(&self) -> Table {
+    pub(super) fn iolatencyfreq(&self) -> Vec<Table> {
+        let disks = &self.summary.folds.disks;
+        let rows = disks.rows.iter().flat_map(|((dev, op), row)| {
+            let of = [disk(disks, *dev), Cell::Text(op.word().into())];
+            frequencies(&row.lengths).map(move |cells| of.iter().cloned().chain(cells).collect())
+        });
+        vec![self.operation_lengths(), self.table(&LENGTHS, rows.collect())]
+    }
+
+    pub(super) fn disk_latencies(&self) -> Table {
         let disks = &self.summary.folds.disks;
         let rows = disks.rows.iter().map(|((dev, op), row)| {
             let DiskRow { ns, lengths, sectors } = row;
@@ -133,76 +114,6 @@ impl Make<'_> {
             Cell::bytes(u64::from(issue.sectors) * 512),
             issue.tid.map_or(Cell::Unknown, |tid| self.thread(tid)),
         ]
-    }
-
-    pub(super) fn iousagetop(&self) -> Vec<Table> {
-        let mut processes: BTreeMap<Pid, [u64; 3]> = BTreeMap::new();
-        let mut files: BTreeMap<Arc<str>, (u64, u64)> = BTreeMap::new();
-        for (owner, calls) in self.summary.processes.iter() {
-            let pid = self.finish.process(*owner);
-            if !self.wants(Tid::new(pid.get())) {
-                continue;
-            }
-            for total in calls.total.values().filter(|total| total.all.bytes > 0) {
-                let by_kind = processes.entry(pid).or_default();
-                let mut named = 0_u64;
-                for (ident, figures) in total.files.iter() {
-                    let kind = self.finish.name(ident).map_or(FileKind::Other, |name| name.kind);
-                    let [disk, net, other] = &mut *by_kind;
-                    let sum = match kind {
-                        FileKind::Regular => disk,
-                        FileKind::Socket => net,
-                        FileKind::Pipe | FileKind::Other => other,
-                    };
-                    *sum = sum.saturating_add(figures.bytes);
-                    named = named.saturating_add(figures.bytes);
-                    let file = files.entry(self.finish.file_name(ident)).or_default();
-                    file.0 = file.0.saturating_add(figures.bytes);
-                    file.1 = file.1.saturating_add(figures.calls);
-                }
-                let [_, _, other] = by_kind;
-                *other = other.saturating_add(total.all.bytes.saturating_sub(named));
-            }
-        }
-        vec![
-            self.per_process(processes),
-            self.per_file(files),
-            self.block_per_thread(),
-            self.disk_latencies(),
-        ]
-    }
-
-    fn per_process(&self, processes: BTreeMap<Pid, [u64; 3]>) -> Table {
-        let mut rows: Vec<_> = processes
-            .into_iter()
-            .map(|(pid, bytes)| (bytes.iter().sum::<u64>(), pid, bytes))
-            .collect();
-        rows.sort_by_key(|(all, pid, _)| (Reverse(*all), *pid));
-        let rows = rows.into_iter().map(|(all, pid, bytes)| {
-            let comm = self.finish.process_comm(pid);
-            let process = Cell::Process { tid: None, pid: Some(pid), comm };
-            [process, Cell::bytes(all)].into_iter().chain(bytes.map(Cell::bytes)).collect()
-        });
-        self.table(&PER_PROCESS, rows.collect())
-    }
-
-    fn per_file(&self, files: BTreeMap<Arc<str>, (u64, u64)>) -> Table {
-        let mut rows: Vec<_> = files.into_iter().collect();
-        rows.sort_by(|(one, a), (other, b)| b.0.cmp(&a.0).then_with(|| one.cmp(other)));
-        let rows = rows.into_iter().map(|(name, (bytes, calls))| {
-            vec![Cell::Path(name), Cell::bytes(bytes), Cell::count(calls)]
-        });
-        self.table(&PER_FILE, rows.collect())
-    }
-
-    fn block_per_thread(&self) -> Table {
-        let threads = self.summary.folds.disks.threads.iter();
-        let mut rows: Vec<_> = threads.filter(|(tid, _)| self.wants(**tid)).collect();
-        rows.sort_by_key(|(tid, (read, written))| (Reverse(read.saturating_add(*written)), **tid));
-        let rows = rows.into_iter().map(|(tid, (read, written))| {
-            vec![self.thread(*tid), Cell::bytes(*read), Cell::bytes(*written)]
-        });
-        self.table(&BLOCK_PER_THREAD, rows.collect())
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Make, P50, P95, P99, column, duration, log, moments, number, percentiles};
+use super::{
+    Make, P50, P95, P99, column, duration, frequencies, log, moments, number, percentiles,
+};
 use crate::fold::{DoneCall, KEPT, Lengths, rank};
 use crate::operation::Operation;
 use crate::table::{Cell, Class, Kind, Table};
@@ -33,6 +35,17 @@ pub(super) const READ: &Class = &longest("io-latency-top-read", "Longest calls t
 pub(super) const WRITE: &Class = &longest("io-latency-top-write", "Longest calls that write");
 pub(super) const SYNC: &Class = &longest("io-latency-top-sync", "Longest calls that sync");
 
+pub(super) const LENGTHS: &Class = &Class {
+    name: "io-latency-freq",
+    title: "Operations on files by length",
+    columns: &[
+        column("operation", "Operation", Kind::Text, None),
+        duration("from", "From"),
+        duration("to", "To"),
+        number("count", "Calls", "calls"),
+    ],
+};
+
 /// What the longest calls are listed by, with the operations that belong there.
 const LONGEST: [(&Class, &[Operation]); 4] = [
     (OPEN, &[Operation::Open]),
@@ -42,7 +55,21 @@ const LONGEST: [(&Class, &[Operation]); 4] = [
 ];
 
 impl Make<'_> {
-    pub(super) fn operations(&self) -> Table {
+    /// Of all threads that were counted.
+    pub(super) fn operation_lengths(&self) -> Table {
+        let rows =
+            self.by_operation().into_iter().flat_map(|(operation, Lengths { lengths, .. })| {
+                let rows: Vec<Vec<Cell>> = frequencies(&lengths)
+                    .map(|cells| {
+                        [Cell::Text(operation.word().into())].into_iter().chain(cells).collect()
+                    })
+                    .collect();
+                rows
+            });
+        self.table(LENGTHS, rows.collect())
+    }
+
+    fn by_operation(&self) -> BTreeMap<Operation, Lengths> {
         let calls = &self.summary.folds.calls;
         let mut all: BTreeMap<Operation, Lengths> = BTreeMap::new();
         for (_, thread) in self.summary.threads.iter().filter(|(tid, _)| self.wants(**tid)) {
@@ -60,6 +87,11 @@ impl Make<'_> {
         if calls.duplicates.ns.count > 0 {
             all.entry(Operation::Open).or_default().append(&calls.duplicates);
         }
+        all
+    }
+
+    pub(super) fn operations(&self) -> Table {
+        let all = self.by_operation();
         let rows = all.iter().map(|(operation, lengths)| {
             let Lengths { ns, lengths } = lengths;
             let mut cells = vec![Cell::Text(operation.word().into())];

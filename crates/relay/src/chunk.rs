@@ -47,6 +47,8 @@ pub(crate) struct Chunk {
     pub(crate) journal: Option<journal::Number>,
     /// Where it is put to be deleted, once that has begun.
     pub(crate) trash: Option<RelativePath>,
+    /// How often that failed, other than for want of room on the disk.
+    pub(crate) discards_failed: u32,
 }
 
 /// How a chunk ends.
@@ -85,6 +87,7 @@ impl Chunk {
             is_sealing: false,
             journal: None,
             trash: None,
+            discards_failed: 0,
         }
     }
 

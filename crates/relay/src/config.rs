@@ -114,7 +114,7 @@ pub struct Limits {
     pub ack_patience: Duration,
     /// How long a connection waits for room on a full disk, unread, before what it brought is refused.
     pub room_patience: Duration,
-    /// How often sealing a chunk may fail, other than for want of room on the disk, before it is left where it is until the
+    /// How often sealing a chunk, or putting aside one that was cleared, may fail, other than for want of room on the disk, before it is left where it is until the
     /// next start, so that its producer and its session's other chunks need not wait for it. The pauses between are those of
     /// [`Announce`].
     pub seal_attempts: u32,

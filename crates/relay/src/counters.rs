@@ -89,7 +89,8 @@ counters! {
     chunks_sealed,
     /// Attempts to seal a chunk that failed; each is made again, up to [`crate::Limits::seal_attempts`].
     seals_failed,
-    /// Chunks that are left as they are until the next start, which tries again to seal them.
+    /// Chunks that are left as they are until the next start, which tries again to seal them, or to delete those that were
+    /// cleared.
     seals_given_up,
     /// Sealed chunks that were compressed.
     chunks_compressed,

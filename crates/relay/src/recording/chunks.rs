@@ -138,7 +138,8 @@ impl Recording {
         let Some(chunk) = self.chunks.get_mut(&id) else { return Ok(()) };
         let Some(Closing { end, fate }) = chunk.closing.clone() else { return Ok(()) };
         if fate == Fate::Delete {
-            return self.discard(env, id);
+            let discarded = self.discard(env, id);
+            return discarded.or_else(|error| self.discard_failed(env, id, error));
         }
         chunk.is_sealing = true;
         let to = match fate {
@@ -195,6 +196,25 @@ impl Recording {
         self.chunk_is_done(id, folder);
         self.jobs.push(Job::Delete { recording: self.name(env), chunk: id, trash });
         if was_in_place && !self.has_rotated { self.move_in_place(env) } else { Ok(()) }
+    }
+
+    /// A chunk could not be taken out of sight. After as many failures as sealing may have the next start does it, so that nobody
+    /// waits for it any longer.
+    fn discard_failed(&mut self, env: &Env, id: ChunkId, error: Error) -> Result<()> {
+        let Some(chunk) = self.chunks.get_mut(&id).filter(|_| !error.is_no_room()) else {
+            return Err(error);
+        };
+        chunk.discards_failed += 1;
+        if chunk.discards_failed < env.limits.seal_attempts {
+            return Err(error);
+        }
+        let folder = chunk.folder.clone();
+        let error = &error as &dyn std::error::Error;
+        tracing::error!(%folder, error, "cannot delete a cleared chunk; the next start tries again");
+        env.counters.seals_given_up.add(1);
+        self.feed.chunk_is_gone(id);
+        self.chunk_is_done(id, folder);
+        Ok(())
     }
 
     /// Gives the session's folder, which is free again, to the newest chunk.

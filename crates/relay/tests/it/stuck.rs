@@ -5,11 +5,11 @@ use std::path::Path;
 
 use relay::{Event, Relay};
 use tokio::sync::broadcast::Receiver;
-use wire::live::{CloseAction, NetSeqNum, StreamHandle};
+use wire::live::{CloseAction, NetSeqNum, ReturnCode, StreamHandle};
 
 use crate::announce::{Setup, hurry};
 use crate::disk::wait_until;
-use crate::producer::{Producer, STREAM_PATH, packets, session};
+use crate::producer::{Producer, STREAM_PATH, close_chunk, packets, session};
 
 const FIRST: &str = "archives/20261120T162218+0000-20261120T162219+0000-0";
 const SECOND: &str = "archives/20261120T162219+0000-20261120T162220+0000-1";
@@ -107,5 +107,33 @@ fn a_chunk_whose_streams_were_deleted_holds_nobody_up() {
     setup.runtime.block_on(relay.shutdown());
     let relay = setup.start(hurry);
     assert!(relay.recovered().unreadable.is_empty() && relay.recovered().interrupted.is_empty());
+    setup.runtime.block_on(relay.shutdown());
+}
+
+#[test]
+fn a_cleared_chunk_that_cannot_be_put_aside_holds_nobody_up_and_goes_at_the_next_start() {
+    let setup = Setup::new();
+    let relay = setup.start(|config| config.limits.seal_attempts = 2);
+    let mut events = relay.subscribe();
+    let (mut producer, stream) = begin(&relay);
+    let folder = setup.root.path().join(producer.folder.as_path());
+    let trash = setup.root.path().join(".relay/trash");
+    fs::remove_dir(&trash).unwrap();
+    fs::write(&trash, "something else").unwrap();
+    producer.chunk(1);
+    producer.rotate(Some(1), &[(stream, 1)]);
+    let clear = close_chunk(0, Some(CloseAction::Delete));
+    assert_eq!(producer.code(&clear), ReturnCode::FILE_CREATION);
+    add(&mut producer, stream, 1);
+    finish(producer, stream, 2, &mut events);
+    let totals = relay.totals();
+    assert_eq!((totals.chunks_sealed, totals.seals_given_up), (1, 1));
+    assert_eq!(data(&folder), packets([0]));
+    setup.runtime.block_on(relay.shutdown());
+    fs::remove_file(&trash).unwrap();
+    let relay = setup.start(hurry);
+    assert!(relay.recovered().unreadable.is_empty() && relay.recovered().interrupted.is_empty());
+    assert!(!folder.join("ust").exists());
+    assert_eq!(data(&folder.join(SECOND)), packets([1]));
     setup.runtime.block_on(relay.shutdown());
 }

@@ -33,6 +33,9 @@ pub enum Error {
     /// Reading a recording failed.
     #[error("cannot read the recording")]
     Recording(#[source] Box<tracedir::Error>),
+    /// An expression that begins or ends periods asks for what no event has.
+    #[error("cannot look for periods")]
+    Period(#[source] ctf::filter::FilterError),
     /// A summary cannot be read or does not merge.
     #[error(transparent)]
     Summary(Box<stitch::Error>),

@@ -17,9 +17,11 @@
 mod adapter;
 mod error;
 mod local;
+mod periods;
 mod stitcher;
 
 pub use adapter::SpanRules;
 pub use error::Error;
 pub use local::{Analysis, Options, Windows, analyse, read_log};
+pub use periods::{DefinitionError, PeriodAnalysis, PeriodRules, read_periods};
 pub use stitcher::{Advance, Stitcher};

@@ -19,6 +19,9 @@ use crate::spent::Spent;
 use crate::summary::{BETWEEN, Cover, Owner, Summary};
 use crate::thread::Thread;
 
+pub(crate) use tables::{
+    P50, P95, P99, column, duration, frequencies, moments, number, percentiles,
+};
 pub use tables::{Question, Subject, Tables, tables};
 
 const OTHER: &str = "(other)";

@@ -44,6 +44,7 @@ mod window;
 
 pub mod answer;
 pub mod fact;
+pub mod periods;
 pub mod table;
 
 pub use error::{Assumption, Error};

@@ -58,7 +58,7 @@ impl Default for Between {
 }
 
 impl Between {
-    const fn contains(self, number: u64) -> bool {
+    pub(crate) const fn contains(self, number: u64) -> bool {
         self.least <= number && number <= self.greatest
     }
 }

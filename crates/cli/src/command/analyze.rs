@@ -2,6 +2,7 @@
 
 mod filter;
 mod log;
+mod periods;
 mod tables;
 
 use std::io::{self, Write};
@@ -78,6 +79,14 @@ enum What {
     Syscalllog(log::Args),
     /// Every request to a block device
     Disklog(log::Args),
+    /// How long it took from events to others that you define
+    Periodstats(periods::Args),
+    /// The same by length
+    Periodfreq(periods::Args),
+    /// The longest of these periods
+    Periodtop(periods::Args),
+    /// Every such period, in the order in which they ended
+    Periodlog(periods::Args),
 }
 
 #[derive(clap::Args)]
@@ -172,6 +181,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         What::Iolog(args) => args.run(Subject::Iolog),
         What::Syscalllog(args) => args.run(Subject::Syscalllog),
         What::Disklog(args) => args.run(Subject::Disklog),
+        What::Periodstats(args) => args.run(periods::What::Stats),
+        What::Periodfreq(args) => args.run(periods::What::Lengths),
+        What::Periodtop(args) => args.run(periods::What::Longest),
+        What::Periodlog(args) => args.run(periods::What::Log),
     }
 }
 

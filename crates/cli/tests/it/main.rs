@@ -18,6 +18,7 @@ mod live_page;
 mod lttng;
 mod lttng_analyses;
 mod main_job;
+mod periods;
 mod process;
 mod read;
 mod read_options;

@@ -283,7 +283,7 @@ impl Make<'_> {
 }
 
 /// Count, least, mean, greatest and deviation, as five cells.
-fn moments(stat: &Stat) -> [Cell; 5] {
+pub(crate) fn moments(stat: &Stat) -> [Cell; 5] {
     let Stat { count: n, sum, squares, min, max } = *stat;
     let deviation = if n > 1 { Cell::Deviation { n, sum, squares } } else { Cell::Unknown };
     if n == 0 {
@@ -293,7 +293,7 @@ fn moments(stat: &Stat) -> [Cell; 5] {
 }
 
 /// The percentiles 50, 95 and 99, each as the interval of its bucket.
-fn percentiles(lengths: &Histogram) -> [Cell; 3] {
+pub(crate) fn percentiles(lengths: &Histogram) -> [Cell; 3] {
     [50, 95, 99].map(|percent| match lengths.percentile(percent) {
         Some((low, high)) => Cell::Ns(Bound { low, high: Some(high) }),
         None => Cell::Unknown,
@@ -301,11 +301,11 @@ fn percentiles(lengths: &Histogram) -> [Cell; 3] {
 }
 
 /// Rows of a histogram: from, to, how many.
-fn frequencies(lengths: &Histogram) -> impl Iterator<Item = [Cell; 3]> {
+pub(crate) fn frequencies(lengths: &Histogram) -> impl Iterator<Item = [Cell; 3]> {
     lengths.buckets().map(|(low, high, count)| [Cell::ns(low), Cell::ns(high), Cell::count(count)])
 }
 
-const fn column(
+pub(crate) const fn column(
     name: &'static str,
     title: &'static str,
     kind: Kind,
@@ -314,17 +314,17 @@ const fn column(
     Column { name, title, kind, unit }
 }
 
-const fn number(name: &'static str, title: &'static str, unit: &'static str) -> Column {
+pub(crate) const fn number(name: &'static str, title: &'static str, unit: &'static str) -> Column {
     column(name, title, Kind::Number, Some(unit))
 }
 
-const fn duration(name: &'static str, title: &'static str) -> Column {
+pub(crate) const fn duration(name: &'static str, title: &'static str) -> Column {
     column(name, title, Kind::Duration, None)
 }
 
-const P50: Column = duration("p50", "Median");
-const P95: Column = duration("p95", "95 %");
-const P99: Column = duration("p99", "99 %");
+pub(crate) const P50: Column = duration("p50", "Median");
+pub(crate) const P95: Column = duration("p95", "95 %");
+pub(crate) const P99: Column = duration("p99", "99 %");
 
 /// Names joined.
 fn joined<'n>(names: impl IntoIterator<Item = &'n Arc<str>>) -> Arc<str> {

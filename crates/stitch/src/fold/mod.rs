@@ -35,7 +35,7 @@ pub(crate) use net::Interfaces;
 pub(crate) use pages::PageRow;
 pub(crate) use sieve::Item;
 pub(crate) use stat::{Histogram, Stat};
-pub(crate) use top::{KEPT, rank};
+pub(crate) use top::{KEPT, Top, rank};
 pub(crate) use wake::{Latencies, Latency, ThreadLatencies, Wake};
 
 use disk::Issue;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use mapper::{Analysis, Options};
-use model::{CpuId, Tid, Timestamp};
+use model::{CpuId, Tid, TimeRange, Timestamp};
 use stitch::fact::Line;
 use stitch::{Between, Question, Selection};
 use tracedir::Recording;
@@ -46,6 +46,31 @@ pub(super) struct FilterArgs {
     /// Only those that moved no more
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     maxsize: Option<u64>,
+}
+
+#[derive(clap::Args)]
+pub(super) struct PeriodFilterArgs {
+    /// Folders with traces in or below them: sessions, chunks, single traces
+    #[arg(required = true, value_name = "PATH")]
+    pub(super) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    range: RangeArgs,
+    /// Only periods that took as long: 10us, 1ms
+    #[arg(long, value_name = "TIME", value_parser = units::parse_nanos)]
+    min: Option<u64>,
+    /// Only those that took no longer
+    #[arg(long, value_name = "TIME", value_parser = units::parse_nanos)]
+    max: Option<u64>,
+}
+
+impl PeriodFilterArgs {
+    pub(super) fn range(&self) -> anyhow::Result<TimeRange> {
+        self.range.range(&TimeZone::system(), || first(&self.paths))
+    }
+
+    pub(super) fn wanted(&self) -> Between {
+        between(self.min, self.max)
+    }
 }
 
 impl FilterArgs {

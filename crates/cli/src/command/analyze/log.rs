@@ -33,7 +33,7 @@ pub(super) struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(super) enum Format {
     /// Aligned columns
     Table,
     /// One JSON object a line
@@ -49,7 +49,7 @@ impl Args {
         if let Some(by_name) = self.filter.by_name(&options, &analysis) {
             options = by_name;
         }
-        let mut printer = Printer { format: self.format, lines: Lines::default(), is_first: true };
+        let mut printer = Printer::new(self.format);
         let question = self.filter.question(None);
         let tables = Tables::new(&analysis.summary, &question);
         let rows = Rows { tables: &tables, subject, limit: self.limit.unwrap_or(usize::MAX) };
@@ -95,14 +95,19 @@ impl Rows<'_> {
     }
 }
 
-struct Printer {
+/// Prints a table that comes in parts.
+pub(super) struct Printer {
     format: Format,
     lines: Lines,
     is_first: bool,
 }
 
 impl Printer {
-    fn print(&mut self, part: &Table) -> io::Result<()> {
+    pub(super) fn new(format: Format) -> Self {
+        Self { format, lines: Lines::default(), is_first: true }
+    }
+
+    pub(super) fn print(&mut self, part: &Table) -> io::Result<()> {
         let text = match self.format {
             Format::Table => self.lines.rows(part),
             Format::Json => report::json::lines(part),

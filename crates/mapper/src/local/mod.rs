@@ -12,6 +12,7 @@ mod flow;
 mod log;
 mod round;
 mod source;
+mod twice;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -127,7 +128,13 @@ struct Plan {
 
 fn plan<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Plan, Error> {
     let mut cache = ClassCache::default();
-    let source = Source::open(paths, &options.rules, &mut cache, &mut Origins::new())?;
+    let mut origins = Origins::new();
+    let (source, left_out) = match twice::once(paths) {
+        None => (Source::open(paths, &options.rules, &mut cache, &mut origins)?, Vec::new()),
+        Some((folders, left_out)) => {
+            (Source::open(&folders, &options.rules, &mut cache, &mut origins)?, left_out)
+        }
+    };
     let sessions = chunks::sessions(source.folders())?;
     let mut gaps = chunks::gaps(&sessions, source.shifts(), &mut cache)?;
     gaps.extend(holes(source.covers()));
@@ -144,10 +151,12 @@ fn plan<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Plan, Error> {
         .into_iter()
         .map(|(begin, end)| Stretch { begin, end, is_gap: is_gap(begin) })
         .collect();
+    let (mut findings, more_findings) = source.findings();
+    findings.splice(..0, left_out);
     let analysis = Analysis {
         summary: Summary::identity(),
-        findings: source.findings().0,
-        more_findings: source.findings().1,
+        findings,
+        more_findings,
         unsealed: sessions.into_iter().flat_map(|session| session.unsealed).collect(),
         events: 0,
         windows: windows.len(),

@@ -9,4 +9,5 @@ mod arriving;
 mod compare;
 mod events;
 mod recorded;
+mod streams;
 mod written;

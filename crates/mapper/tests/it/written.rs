@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use ctf::writer::{EventClass, Field, FieldClass, IntClass, Length, Record, TraceClass};
+use ctf::writer::{
+    EventClass, Field, FieldClass, IntClass, Length, PacketStart, Record, TraceClass,
+};
 use ctf::{ClockClass, EnvValue, Uuid};
 use mapper::{Analysis, Options, Windows, analyse};
 use model::Timestamp;
@@ -39,11 +41,17 @@ pub(crate) struct Happens {
     fields: Fields,
     /// What all event records of the trace carry.
     context: Fields,
+    /// When, if not 1,000 ns after the one before.
+    at: Option<u64>,
 }
 
 impl Happens {
     pub(crate) fn on(self, cpu: u32) -> Self {
         Self { cpu, ..self }
+    }
+
+    pub(crate) fn at(self, ns: u64) -> Self {
+        Self { at: Some(ns), ..self }
     }
 
     pub(crate) fn with<const N: usize>(self, context: [(&'static str, Is); N]) -> Self {
@@ -56,7 +64,7 @@ pub(crate) fn event<const N: usize>(
     name: &'static str,
     fields: [(&'static str, Is); N],
 ) -> Happens {
-    Happens { cpu: 0, name, fields: fields.to_vec(), context: Vec::new() }
+    Happens { cpu: 0, name, fields: fields.to_vec(), context: Vec::new(), at: None }
 }
 
 /// A thread leaves CPU 0 to another.
@@ -106,8 +114,28 @@ impl Is {
     }
 }
 
+/// A piece of a trace: the events from the first to before the second, and how many its tracer had discarded until then.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) first: usize,
+    pub(crate) end: usize,
+    pub(crate) sequence_number: u64,
+    pub(crate) discarded: u64,
+}
+
 /// Writes the trace: its events are 1,000 ns apart, in one stream for each CPU, which loses so many events before a moment.
 pub(crate) fn write(folder: &Path, events: &[Happens], lost: &[(u32, usize, u64)]) {
+    let piece = Piece { first: 0, end: events.len(), sequence_number: 0, discarded: 0 };
+    write_piece(folder, events, lost, piece);
+}
+
+/// Writes a piece of that trace.
+pub(crate) fn write_piece(
+    folder: &Path,
+    events: &[Happens],
+    lost: &[(u32, usize, u64)],
+    piece: Piece,
+) {
     let fields = |fields: &Fields| -> Vec<Field> {
         fields.iter().map(|(name, is)| Field::new(*name, is.class())).collect()
     };
@@ -133,9 +161,17 @@ pub(crate) fn write(folder: &Path, events: &[Happens], lost: &[(u32, usize, u64)
     cpus.sort_unstable();
     cpus.dedup();
     for cpu in cpus {
-        let mut packet = schema.open_cpu(cpu, 500, 1 << 20).unwrap();
-        let (mut bytes, mut discarded) = (Vec::new(), 0);
-        for (n, happens) in events.iter().enumerate() {
+        let start = PacketStart {
+            stream_class: 0,
+            instance: cpu.into(),
+            sequence_number: piece.sequence_number,
+            begin: at(piece.first) - 500,
+            max_bytes: 1 << 20,
+        };
+        let mut packet = schema.open(start, |context| context.unsigned(cpu.into())).unwrap();
+        let (mut bytes, mut discarded) = (Vec::new(), piece.discarded);
+        let events = events.iter().enumerate().take(piece.end).skip(piece.first);
+        for (n, happens) in events {
             for (_, _, count) in lost.iter().filter(|(on, before, _)| (*on, *before) == (cpu, n)) {
                 bytes.extend(packet.roll(at(n) - 500, discarded).bytes);
                 discarded += count;
@@ -146,11 +182,12 @@ pub(crate) fn write(folder: &Path, events: &[Happens], lost: &[(u32, usize, u64)
                 let write = |out: &mut Record<'_>| {
                     values.map(|(_, is)| *is).try_for_each(|is| is.write(out))
                 };
-                let appended = packet.append(id(happens.name), at(n), write).unwrap();
+                let appended =
+                    packet.append(id(happens.name), happens.at.unwrap_or(at(n)), write).unwrap();
                 assert!(matches!(appended, ctf::writer::Appended::Yes));
             }
         }
-        bytes.extend(packet.seal(at(events.len()), discarded).bytes);
+        bytes.extend(packet.seal(at(piece.end) - 600, discarded).bytes);
         fs::write(folder.join(format!("kernel_{cpu}")), bytes).unwrap();
     }
 }

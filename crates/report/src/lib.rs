@@ -10,5 +10,6 @@
 pub mod csv;
 pub mod json;
 pub mod lami;
+pub mod path;
 pub mod tables;
 pub mod text;

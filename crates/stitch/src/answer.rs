@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// The `format` of [`Phases`].
 pub const PHASES_FORMAT: &str = "throughline-phases/1";
+/// The `format` of [`PathAnswer`].
+pub const PATH_FORMAT: &str = "throughline-path/1";
 /// The `format` of [`Syscalls`].
 pub const SYSCALLS_FORMAT: &str = "throughline-syscalls/1";
 /// How many rows a list of files or threads has at most; one more row `(other)` holds the rest.
@@ -170,6 +172,128 @@ pub struct Request {
     pub phases: Vec<RequestPhase>,
     /// Its system calls, most time first, without files.
     pub syscalls: Vec<Syscall>,
+    /// What it waited for, through all threads; of the slowest requests, where the scheduler was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub critical_path: Option<CriticalPath>,
+}
+
+/// The path of one request or thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathAnswer {
+    /// [`PATH_FORMAT`].
+    pub format: Arc<str>,
+    /// The traced host.
+    pub host: Arc<str>,
+    /// The request's name; `None` for a thread.
+    pub request: Option<Arc<str>>,
+    /// The id that the request's events carry.
+    pub id: Option<u64>,
+    /// The command name of the thread that the path ends in.
+    pub comm: Arc<str>,
+    /// That thread.
+    pub tid: i32,
+    /// Where the path begins.
+    pub begin_ns: i64,
+    /// Where it ends.
+    pub end_ns: i64,
+    /// The path.
+    #[serde(flatten)]
+    pub path: CriticalPath,
+    /// What is missing or made no sense.
+    pub loss: Loss,
+}
+
+/// A last-waker critical path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CriticalPath {
+    /// Time by thread and state, most time first; together the time from begin to end.
+    pub totals: Vec<PathTotal>,
+    /// What was done when, in order and without a hole.
+    pub hops: Vec<PathHop>,
+    /// Whether the path has more hops before these.
+    pub is_longer: bool,
+}
+
+/// Time of a path in one thread and state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathTotal {
+    /// The thread's command name.
+    pub comm: Arc<str>,
+    /// The thread.
+    pub tid: i32,
+    /// What it did.
+    pub state: PathState,
+    /// For how long.
+    pub ns: u64,
+}
+
+/// A stretch of a path: one thread in one state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathHop {
+    /// How long after the begin of the path it begins.
+    pub offset_ns: u64,
+    /// How long it takes.
+    pub ns: u64,
+    /// The thread's command name.
+    pub comm: Arc<str>,
+    /// The thread.
+    pub tid: i32,
+    /// What it does.
+    pub state: PathState,
+    /// What ended the wait, when it is one: an interrupt, or a CPU without a thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<Arc<str>>,
+    /// The thread that woke this one, when the path comes from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub woken_by: Option<Arc<str>>,
+}
+
+/// What a thread does on a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PathState {
+    /// On a CPU.
+    Running,
+    /// Ready to run, without a CPU.
+    Waiting,
+    /// Asleep for a file system or page.
+    Disk,
+    /// Asleep for a socket.
+    Network,
+    /// Asleep for a futex.
+    Lock,
+    /// Asleep for a clock.
+    Timer,
+    /// Asleep for a pipe.
+    Pipe,
+    /// Asleep for a child.
+    Child,
+    /// Asleep for something that an interrupt brought.
+    Interrupt,
+    /// Asleep for anything else.
+    Other,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl PathState {
+    /// What people and programs call it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Disk => "disk",
+            Self::Network => "network",
+            Self::Lock => "lock",
+            Self::Timer => "timer",
+            Self::Pipe => "pipe",
+            Self::Child => "child",
+            Self::Interrupt => "interrupt",
+            Self::Other => "other",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// All spans of one phase in one request.

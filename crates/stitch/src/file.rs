@@ -3,7 +3,7 @@
 //! ```text
 //! offset  size  content (integers little endian)
 //!      0     8  "TLSUMRY\n"
-//!      8     4  version, 6
+//!      8     4  version, 7
 //!     12     8  length of the body in bytes
 //!     20     n  body: the summary in postcard's encoding (https://postcard.jamesmunns.com/wire-format)
 //!   20+n     4  CRC-32C of everything before
@@ -13,7 +13,7 @@ use crate::Error;
 use crate::summary::Summary;
 
 const MAGIC: &[u8; 8] = b"TLSUMRY\n";
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 const HEADER: usize = 20;
 const CHECKSUM: usize = 4;
 

@@ -1,5 +1,6 @@
 //! The last step: a summary with nothing to its left and right becomes an answer.
 
+mod path;
 mod tables;
 
 use std::cmp::Reverse;
@@ -9,16 +10,18 @@ use std::sync::Arc;
 use model::{Pid, Tid, Timestamp};
 
 use crate::answer::{
-    Blocked, File, Loss, MAX_ROWS, PHASES_FORMAT, Phase, Phases, Process, Request, RequestCount,
-    RequestPhase, SYSCALLS_FORMAT, Split, Syscall, Syscalls, WaitedFor,
+    Blocked, File, Loss, MAX_ROWS, PHASES_FORMAT, PathState, PathTotal, Phase, Phases, Process,
+    Request, RequestCount, RequestPhase, SYSCALLS_FORMAT, Split, Syscall, Syscalls, WaitedFor,
 };
 use crate::call::{Calls, Class, ClassTerm, Figures, class_in};
 use crate::ident::{Ident, Name};
 use crate::keyed::Keyed;
+use crate::path::{Ended, Walked};
 use crate::spent::Spent;
 use crate::summary::{BETWEEN, Cover, Owner, Summary};
 use crate::thread::Thread;
 
+pub use path::{request_path, thread_path};
 pub(crate) use tables::{
     P50, P95, P99, column, duration, frequencies, moments, number, percentiles,
 };
@@ -34,8 +37,10 @@ pub fn phases(summary: &Summary) -> Phases {
     let mut phases: Vec<Phase> =
         summary.phases.iter().map(|(name, phase)| finish.phase(name, phase)).collect();
     phases.sort_by_key(|phase| (Reverse(phase.split.wall_ns), Arc::clone(&phase.name)));
+    let paths: BTreeMap<Ended, Walked> =
+        summary.paths.closed().requests.slowest.into_iter().collect();
     let request_list: Vec<Request> =
-        summary.requests.slowest.iter().map(|request| finish.request(request)).collect();
+        summary.requests.slowest.iter().map(|request| finish.request(request, &paths)).collect();
     let listed = request_list.len() as u64;
     let complete = summary.requests.complete;
     let mut files = BTreeMap::new();
@@ -196,7 +201,11 @@ impl<'a> Finish<'a> {
         }
     }
 
-    fn request(&self, request: &crate::summary::Request) -> Request {
+    fn request(
+        &self,
+        request: &crate::summary::Request,
+        paths: &BTreeMap<Ended, Walked>,
+    ) -> Request {
         let mut phases = vec![RequestPhase {
             name: BETWEEN.into(),
             spans: 1,
@@ -218,6 +227,10 @@ impl<'a> Finish<'a> {
         for call in &mut syscalls {
             call.files = None;
         }
+        let walked = paths.get(&request.ended());
+        let critical_path = walked.map(|walked| self.critical_path(walked, request.begin));
+        let is_known = |total: &PathTotal| total.state != PathState::Unknown;
+        let critical_path = critical_path.filter(|path| path.totals.iter().any(is_known));
         let pid = self.summary.who.process(request.tid);
         Request {
             id: request.request,
@@ -229,6 +242,7 @@ impl<'a> Finish<'a> {
             split,
             phases,
             syscalls,
+            critical_path,
         }
     }
 

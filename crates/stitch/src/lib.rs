@@ -48,10 +48,14 @@ pub mod periods;
 pub mod table;
 
 pub use error::{Assumption, Error};
-pub use finish::{Question, Subject, Tables, loss, phases, syscalls, tables, threads_named};
+pub use finish::{
+    Question, Subject, Tables, loss, phases, request_path, syscalls, tables, thread_path,
+    threads_named,
+};
 pub use ident::Kind;
 #[cfg(feature = "law")]
 pub use part::Part;
+pub use path::{Asked, MAX_HOPS, MAX_PATHS};
 pub use range::Log;
 pub use select::{Between, Logged, Selection};
 pub use summary::{Cover, MAX_LISTED_REQUESTS, Summary};

@@ -76,11 +76,19 @@ pub enum Part {
     Handlers,
     /// When each thread was last seen.
     LastSeen,
+    /// Paths of threads backward in time.
+    Paths,
+    /// Where the paths of requests end that began further left.
+    RequestEnds,
+    /// Requests whose path leads to the left boundary.
+    RequestsPending,
+    /// When requests began that are open at the end.
+    RequestsOpen,
 }
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 38] = [
         Self::FirstSight,
         Self::FirstWake,
         Self::LossBeforeSight,
@@ -115,6 +123,10 @@ impl Part {
         Self::WaitLost,
         Self::Handlers,
         Self::LastSeen,
+        Self::Paths,
+        Self::RequestEnds,
+        Self::RequestsPending,
+        Self::RequestsOpen,
     ];
 }
 

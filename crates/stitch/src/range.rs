@@ -1,7 +1,6 @@
 //! Summaries read from left to right: counting that begins somewhere, and logs taken out on the way.
 
 use crate::fold::Items;
-use crate::path::Waits;
 use crate::stack::Outcome;
 use crate::summary::{Cover, LossCount, Requests, Summary};
 
@@ -27,7 +26,7 @@ impl Summary {
         self.phases.clear();
         self.requests = Requests::default();
         self.loss = LossCount::default();
-        self.paths.waits = Waits::default();
+        self.paths.count_from_here();
         self.folds = std::mem::take(&mut self.folds).counting_from(end);
         self
     }

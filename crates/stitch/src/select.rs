@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fact::Line;
 use crate::fold::Item;
+use crate::path::Asked;
 
 /// Which interrupts, scheduling latencies, calls and requests to block devices a summary counts, by what each of them
 /// says about itself. Without a list all are in; what an item does not have, does not count against it. The time of
@@ -25,6 +26,8 @@ pub struct Selection {
     pub log: Option<Logged>,
     /// Whether the longest calls that work on files are kept besides. They take more room than all totals of few calls.
     pub longest_calls: bool,
+    /// Which paths are kept besides those of the slowest requests.
+    pub paths: Asked,
 }
 
 /// The least and the greatest number that are wanted.

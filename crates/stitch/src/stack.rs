@@ -92,6 +92,8 @@ pub(crate) struct Outcome {
     pub(crate) unmatched_ends: u64,
     pub(crate) ends_without_request: u64,
     pub(crate) outside_requests: u64,
+    /// Whether a request ended that may have begun further left.
+    pub(crate) ends_at_left: bool,
 }
 
 impl Stack {
@@ -253,6 +255,7 @@ impl Stack {
         self.abandon_phases_above(bottom, out);
         if !self.rooted {
             self.cut(HeadStep::RequestEnd { name: Arc::clone(name), request, at });
+            out.ends_at_left = true;
             self.rooted = true;
             return;
         }

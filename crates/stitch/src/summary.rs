@@ -18,7 +18,7 @@ use crate::error::{Assumption, Error};
 use crate::fold::{Folds, Share};
 use crate::ident::{Entry, Ident, Left, Name};
 use crate::keyed::{Keyed, Slot};
-use crate::path::Paths;
+use crate::path::{Ended, Paths};
 use crate::spent::{Body, Phase};
 use crate::stack::{Outcome, Stack};
 use crate::taint::{Occupant, Taint};
@@ -171,6 +171,12 @@ impl Requests {
 }
 
 impl Request {
+    /// The request without what was counted in it.
+    pub(crate) fn ended(&self) -> Ended {
+        let Self { begin, end, tid, request, .. } = *self;
+        Ended { begin, end, tid, name: Arc::clone(&self.name), request }
+    }
+
     pub(crate) fn wall_ns(&self) -> u64 {
         self.end.since(self.begin).get()
     }
@@ -343,6 +349,9 @@ impl Summary {
             outside_requests: outcome.outside_requests,
             ..LossCount::default()
         });
+        if outcome.ends_at_left {
+            self.paths.end_at_left(tid);
+        }
         for finished in outcome.finished {
             let mut request = Request {
                 name: finished.name,
@@ -353,6 +362,7 @@ impl Summary {
                 body: finished.body.clone(),
             };
             request.body.strip();
+            self.paths.end_request(request.ended());
             self.requests.complete = self.requests.complete.saturating_add(1);
             self.requests.wall_ns = self.requests.wall_ns.saturating_add(request.wall_ns());
             self.requests.push(request);
@@ -438,7 +448,13 @@ impl Summary {
         }
     }
 
+    /// Keeps of the paths what requests may still need.
+    pub(crate) fn settle_paths(&mut self) {
+        self.paths.settle(!self.who.spans().are_none());
+    }
+
     fn append(&mut self, right: Self) {
+        self.paths.append(right.paths);
         self.append_threads(right.threads, &right.folds, &right.cpus, right.forgotten);
         self.append_cpus(right.cpus, right.on_cpu, right.lost_on, right.forgotten);
         if right.forgotten.files.is_some() {
@@ -473,8 +489,8 @@ impl Summary {
                 thread.counted.cpu.get_or_insert_default().had(ns);
             }
         });
-        self.paths.append(right.paths);
         self.loss.add(right.loss);
+        self.settle_paths();
     }
 
     fn append_threads(

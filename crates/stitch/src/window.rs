@@ -98,6 +98,7 @@ impl Window {
     #[must_use]
     pub fn selecting(mut self, selection: &Arc<Selection>) -> Self {
         self.summary.folds.select(selection);
+        self.summary.paths.ask(selection.paths);
         self
     }
 
@@ -235,7 +236,7 @@ impl Window {
         self.summary.threads.sort();
         self.summary.requests.keep_slowest();
         self.summary.folds.settle();
-        self.summary.paths.settle();
+        self.summary.settle_paths();
         self.summary
     }
 

@@ -2,6 +2,7 @@
 
 mod filter;
 mod log;
+mod path;
 mod periods;
 mod tables;
 
@@ -24,6 +25,7 @@ Examples:
   throughline analyze syscalls --format json kernel/
   throughline analyze schedstats --procname firefox kernel/
   throughline analyze all --format json kernel/             every table, from one pass
+  throughline analyze critical-path --request 1948 session/ kernel/
   throughline analyze schedlog --min 1ms --begin 16:44:07 --end 16:44:08 kernel/
 
 Exit code 1: some of the data cannot be read; the rest was.";
@@ -67,6 +69,8 @@ enum What {
     Memtop(tables::Args),
     /// What threads waited for, how long, and who ended it: by cause, by process, by thread, by waker
     Blocked(tables::Args),
+    /// Through which threads the time of requests went: last-waker critical paths
+    CriticalPath(path::Args),
     /// All of the tables above, from one pass
     All(tables::Args),
     /// Every interrupt, in the order in which they ended
@@ -175,6 +179,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         What::Iousagetop(args) => args.run(&[Subject::Iousagetop]),
         What::Memtop(args) => args.run(&[Subject::Memtop]),
         What::Blocked(args) => args.run(&[Subject::Blocked]),
+        What::CriticalPath(args) => args.run(),
         What::All(args) => args.run(&Subject::ALL),
         What::Irqlog(args) => args.run(Subject::Irqlog),
         What::Schedlog(args) => args.run(Subject::Schedlog),

@@ -82,7 +82,7 @@ fn check_cell(cell: &Value, column: &str, table: &str) {
     }
 }
 
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "syscallstats",
     "schedstats",
     "schedtop",
@@ -96,6 +96,7 @@ const NAMES: [&str; 18] = [
     "iousagetop",
     "memtop",
     "blocked",
+    "critical-path",
     "irqlog",
     "schedlog",
     "iolog",

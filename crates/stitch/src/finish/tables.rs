@@ -6,6 +6,7 @@ mod disk;
 mod irq;
 mod log;
 mod operations;
+mod path;
 mod sched;
 mod syscalls;
 mod usage;
@@ -13,6 +14,8 @@ mod usage;
 use std::sync::Arc;
 
 use model::{CpuId, Tid, TimeRange};
+
+pub(super) use irq::irq as irq_cell;
 
 use super::Finish;
 use crate::fact::Line;
@@ -51,6 +54,8 @@ pub enum Subject {
     Memtop,
     /// Waits by cause and by who ended them.
     Blocked,
+    /// Last-waker critical paths of requests.
+    CriticalPath,
     /// Every interrupt.
     Irqlog,
     /// Every scheduling latency.
@@ -80,7 +85,7 @@ pub struct Question {
 
 impl Subject {
     /// All that totals answer.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Syscallstats,
         Self::Schedstats,
         Self::Schedtop,
@@ -94,6 +99,7 @@ impl Subject {
         Self::Iousagetop,
         Self::Memtop,
         Self::Blocked,
+        Self::CriticalPath,
     ];
 
     /// All that are a log: one row for everything that ended, in order. A summary answers them only where its
@@ -131,6 +137,7 @@ impl Subject {
             Self::Iousagetop => "iousagetop",
             Self::Memtop => "memtop",
             Self::Blocked => "blocked",
+            Self::CriticalPath => "critical-path",
             Self::Irqlog => "irqlog",
             Self::Schedlog => "schedlog",
             Self::Iolog => "iolog",
@@ -156,6 +163,7 @@ impl Subject {
             Self::Iousagetop => "I/O usage",
             Self::Memtop => "Memory usage",
             Self::Blocked => "Waits by cause and waker",
+            Self::CriticalPath => "Critical paths of requests",
             Self::Irqlog => "Interrupts",
             Self::Schedlog => "Scheduling latencies",
             Self::Iolog => "I/O operations",
@@ -181,6 +189,7 @@ impl Subject {
             Self::Iousagetop => usage::USAGE,
             Self::Memtop => cpu::MEMTOP,
             Self::Blocked => blocked::BLOCKED,
+            Self::CriticalPath => path::PATHS,
             Self::Irqlog => log::INTERRUPTS,
             Self::Schedlog => log::LATENCIES,
             Self::Iolog | Self::Syscalllog => log::CALLS,
@@ -223,6 +232,7 @@ impl<'a> Tables<'a> {
             Subject::Iousagetop => make.iousagetop(),
             Subject::Memtop => make.memtop(),
             Subject::Blocked => make.blocked(),
+            Subject::CriticalPath => make.critical_paths(),
             Subject::Irqlog
             | Subject::Schedlog
             | Subject::Iolog

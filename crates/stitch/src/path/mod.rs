@@ -1,15 +1,22 @@
-//! Who waits for whom: waits by cause and by who ended them.
+//! Who waits for whom: waits by cause and by who ended them, and paths of threads backward in time.
 //!
 //! A thread's wait begins when it leaves a CPU asleep and ends with its first wake-up, or where it is seen running without
-//! one. The waker is the thread on the CPU where the wake-up happened, unless that CPU was handling an interrupt. What lies
-//! across the left boundary is settled by replaying the first wake-up and the first sight of each thread behind the left
-//! part: so a merge takes the same steps as a window that holds both.
+//! one. The waker is the thread on the CPU where the wake-up happened, unless that CPU was handling an interrupt.
+//!
+//! The last-waker path of a thread goes back through what the thread did to its last wake-up, and from there on through what
+//! its waker did; where no thread woke it, it goes on through the wait. So it never branches, and its stretches add
+//! up to the time from its begin to its end.
+//!
+//! What lies across the left boundary is settled by replaying the first wake-up and the first sight of each thread behind the
+//! left part: so a merge takes the same steps as a window that holds both.
 //!
 //! Where kernel events are lost, on any CPU, nobody knows what any thread does until it is seen again: a wait is certain or
 //! it is not counted.
 
 mod handlers;
 mod register;
+mod requests;
+mod trail;
 mod waits;
 
 use std::collections::BTreeMap;
@@ -17,18 +24,34 @@ use std::collections::BTreeMap;
 use model::{CpuId, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::call::ClassTerm;
+use crate::call::{Class, ClassTerm};
 use crate::fact::{Fact, FactKind, LeftAs, Missing};
 use crate::ident::Left;
 
 use handlers::{Doing, Handlers};
 use register::{First, How, Register, State, Stretch, Tail, Wake};
-pub(crate) use waits::{WaitRow, Waits, Waker};
+use requests::{Requests, change_costs};
+use trail::{Condition, Id, Leaf, Node, Step, Trail};
 
-/// Waits of one window, and what it leaves open.
+pub(crate) use requests::Ended;
+pub use requests::MAX_PATHS;
+pub use trail::MAX_HOPS;
+pub(crate) use trail::{Costs, Hop, Walked, What};
+use waits::Waits;
+pub(crate) use waits::{WaitRow, Waker};
+
+/// How many nodes a trail has before what nobody will draw is added up.
+const MAX_TRAIL: usize = 1 << 16;
+
+/// How many stretches of a path are kept that somebody asks for.
+const MAX_ASKED_HOPS: usize = 10_000;
+
+/// Waits and paths of one window, and what it leaves open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Paths {
     pub(crate) waits: Waits,
+    pub(crate) requests: Requests,
+    trail: Trail,
     /// Bound: threads seen.
     threads: BTreeMap<Tid, Register>,
     cpus: BTreeMap<CpuId, Handlers>,
@@ -36,9 +59,32 @@ pub(crate) struct Paths {
     begin: Timestamp,
     /// When kernel events were first lost: no thread or CPU that is not listed is as at the left boundary.
     lost: Option<Timestamp>,
+    /// When the request of each thread began that is open, if the window says; none that spans are lost of.
+    open: BTreeMap<Tid, Option<Timestamp>>,
+    /// Whether requests of the left are forgotten.
+    are_spans_lost: bool,
+    /// Where requests end that began further left. Bound: threads.
+    ends: BTreeMap<Tid, Id>,
+    /// Where requests end right now.
+    #[serde(skip)]
+    ending: BTreeMap<Tid, Id>,
     /// Threads that are known to run, so that most events need no look at their register. Bound: CPUs.
     #[serde(skip)]
     running: Vec<(CpuId, Tid)>,
+    /// What is kept besides what requests need.
+    asked: Asked,
+    /// How many nodes the trail may have before it is cut down, if more than [`MAX_TRAIL`].
+    #[serde(skip)]
+    most: usize,
+}
+
+/// Paths that somebody asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Every path is kept stretch by stretch from then on, at most 10,000 of them.
+    pub since: Option<Timestamp>,
+    /// Of requests only the slowest with this id keep their path.
+    pub request: Option<u64>,
 }
 
 /// How a thread leaves its CPU.
@@ -70,11 +116,19 @@ impl Paths {
     pub(crate) fn new(begin: Timestamp) -> Self {
         Self {
             waits: Waits::default(),
+            requests: Requests::default(),
+            trail: Trail::default(),
             threads: BTreeMap::new(),
             cpus: BTreeMap::new(),
             begin,
             lost: None,
+            open: BTreeMap::new(),
+            are_spans_lost: false,
+            ends: BTreeMap::new(),
+            ending: BTreeMap::new(),
             running: Vec::new(),
+            asked: Asked::default(),
+            most: 0,
         }
     }
 
@@ -82,7 +136,18 @@ impl Paths {
     pub(crate) fn gap(at: Timestamp) -> Self {
         let mut gap = Self::new(at);
         gap.lose(Missing::KernelEverywhere, at);
+        gap.lose(Missing::Spans, at);
         gap
+    }
+
+    pub(crate) fn ask(&mut self, asked: Asked) {
+        self.asked = asked;
+    }
+
+    /// What ended so far does not count; what is open goes on.
+    pub(crate) fn count_from_here(&mut self) {
+        self.waits = Waits::default();
+        self.requests = Requests::default();
     }
 
     /// Takes in a fact of this thread, which has a CPU if it says so, at a time that does not go back; all but switches.
@@ -96,15 +161,23 @@ impl Paths {
             self.see(tid, at, fact.cpu);
         }
         match (fact.kind, fact.cpu) {
-            (FactKind::Fork { child, .. }, _) => self.born(child, at),
-            (FactKind::Wakeup { tid, .. }, Some(cpu)) => {
-                let by = self.waker(cpu, at, thread);
-                self.woken(tid, Wake { at, by });
-            }
+            (FactKind::Fork { child, .. }, _) => self.born(child, at, thread),
+            (FactKind::Wakeup { tid, .. }, Some(cpu)) => self.wakeup(tid, at, cpu, thread),
             (FactKind::IrqEntry { line, .. }, Some(cpu)) => self.handlers(cpu).enter(line, at),
             (FactKind::IrqExit { .. }, Some(cpu)) => self.handlers(cpu).exit(),
             (FactKind::CallEntry { .. } | FactKind::CallExit { .. }, Some(cpu)) => {
                 self.handlers(cpu).clear();
+            }
+            (FactKind::SpanBegin(span), _) if span.is_request => {
+                self.open.extend(thread.map(|tid| (tid, Some(at))));
+            }
+            (FactKind::SpanEnd(span), _) if span.is_request => {
+                let Some(tid) = thread else { return };
+                self.bound();
+                self.open.insert(tid, None);
+                self.ending.clear();
+                let path = self.split(tid, at);
+                self.ending.extend(path.map(|path| (tid, path)));
             }
             _ => {}
         }
@@ -112,21 +185,30 @@ impl Paths {
 
     /// A thread leaves its CPU.
     pub(crate) fn leave(&mut self, tid: Tid, at: Timestamp, leaves: Leaves) {
-        self.step(tid, First { at, how: How::Seen });
+        let path = self.step(tid, First { at, how: How::Seen });
         let state = match leaves {
             Leaves::Ready => State::Ready,
             Leaves::Asleep(class) => State::Asleep(class),
             Leaves::Ended => State::Ended,
         };
-        self.go_on(tid, at, state);
+        self.go_on(tid, Stretch { since: at, state, path });
     }
 
     /// A CPU goes to a thread, after the one before has left it.
     pub(crate) fn switch(&mut self, cpu: CpuId, at: Timestamp, next: Tid) {
+        self.bound();
         self.handlers(cpu).clear();
         if next != Tid::IDLE {
-            self.step(next, First { at, how: How::GotCpu });
-            self.run(next, at, cpu);
+            let path = self.step(next, First { at, how: How::GotCpu });
+            self.run(next, at, path, cpu);
+        }
+    }
+
+    /// Keeps the trail short while a window is read.
+    fn bound(&mut self) {
+        if self.trail.0.len() > self.most.max(MAX_TRAIL) {
+            self.cut_down(Timestamp::MIN);
+            self.most = 2 * self.trail.0.len();
         }
     }
 
@@ -134,26 +216,46 @@ impl Paths {
         if cpu.is_some_and(|cpu| self.running.contains(&(cpu, tid))) {
             return;
         }
-        self.step(tid, First { at, how: How::Seen });
+        let path = self.step(tid, First { at, how: How::Seen });
         match cpu {
-            Some(cpu) => self.run(tid, at, cpu),
-            None => self.go_on(tid, at, State::Unknown(None)),
+            Some(cpu) => self.run(tid, at, path, cpu),
+            None => self.go_on(tid, Stretch { since: at, state: State::Unknown(None), path }),
         }
     }
 
-    fn born(&mut self, child: Tid, at: Timestamp) {
+    /// A thread begins, woken by what gave birth to it.
+    fn born(&mut self, child: Tid, at: Timestamp, parent: Option<Tid>) {
+        self.open.insert(child, None);
         self.step(child, First { at, how: How::Born });
-        self.go_on(child, at, State::New);
+        let path = parent.and_then(|parent| self.split(parent, at));
+        let path = path.unwrap_or_else(|| self.trail.push(Node::Origin(child)));
+        self.go_on(child, Stretch { since: at, state: State::New, path });
     }
 
-    fn waker(&mut self, cpu: CpuId, at: Timestamp, thread: Option<Tid>) -> Waker {
+    fn wakeup(&mut self, tid: Tid, at: Timestamp, cpu: CpuId, thread: Option<Tid>) {
+        let waits = match &self.register(tid).tail {
+            Tail::AsLeft => self.register(tid).wake.is_none(),
+            Tail::Known(Stretch { state, .. }) => {
+                matches!(state, State::Asleep(_) | State::New | State::Unknown(None))
+            }
+        };
+        if !waits {
+            return;
+        }
         let begin = self.begin;
-        waker(self.handlers(cpu).doing(cpu, at, begin), thread)
+        let by = waker(self.handlers(cpu).doing(cpu, at, begin), thread);
+        let path = match by {
+            Waker::Thread(waker) | Waker::LeftHandler(_, Some(waker)) => self.split(waker, at),
+            Waker::LeftHandler(_, None) | Waker::Handler(_) | Waker::Unknown => None,
+        };
+        self.woken(tid, Wake { at, by, path });
     }
 
-    /// Kernel events are missing.
+    /// Events are missing.
     fn lose(&mut self, what: Missing, at: Timestamp) {
         if what == Missing::Spans {
+            self.open.clear();
+            self.are_spans_lost = true;
             return;
         }
         self.cpus.clear();
@@ -163,12 +265,13 @@ impl Paths {
     }
 
     fn lose_thread(&mut self, tid: Tid, at: Timestamp) {
-        let register = self.register(tid);
-        if matches!(&register.tail, Tail::Known(stretch) if stretch.state == State::Ended) {
-            return;
+        match &mut self.register(tid).tail {
+            Tail::Known(Stretch { state: State::Unknown(wake), .. }) => *wake = None,
+            Tail::AsLeft | Tail::Known(_) => {
+                let path = self.step(tid, First { at, how: How::Lost });
+                self.go_on(tid, Stretch { since: at, state: State::Unknown(None), path });
+            }
         }
-        self.step(tid, First { at, how: How::Lost });
-        self.go_on(tid, at, State::Unknown(None));
     }
 
     fn unseen_handlers(&self) -> Handlers {
@@ -181,90 +284,254 @@ impl Paths {
     }
 
     fn register(&mut self, tid: Tid) -> &mut Register {
-        let lost = self.lost;
-        self.threads.entry(tid).or_insert_with(|| lost.map_or(Register::UNSEEN, Register::lost))
+        let Self { threads, trail, lost, .. } = self;
+        threads.entry(tid).or_insert_with(|| {
+            let Some(at) = *lost else { return Register::UNSEEN };
+            let path = trail.push(Node::Left(tid));
+            let tail = Tail::Known(Stretch { since: at, state: State::Unknown(None), path });
+            Register { first: Some(First { at, how: How::Lost }), wake: None, tail }
+        })
     }
 
-    /// What a thread did ends here.
-    fn step(&mut self, tid: Tid, first: First) {
-        let register = self.register(tid);
-        let Tail::Known(Stretch { since, state }) = &register.tail else {
-            register.first = Some(first);
-            return;
+    /// The path of a thread to now; `None` when it is nobody's.
+    fn split(&mut self, tid: Tid, at: Timestamp) -> Option<Id> {
+        let Self { threads, trail, .. } = self;
+        let Tail::Known(Stretch { since, state, path }) = &mut threads.get_mut(&tid)?.tail else {
+            return None;
         };
-        if let (State::Asleep(class), How::GotCpu | How::Seen) = (state, first.how) {
-            let ns = first.at.since(*since).get();
-            let class = class.clone();
-            self.waits.count(tid, &class, Waker::Unknown, ns);
+        let what = match state {
+            State::Running => What::Running,
+            State::Unknown(None) => What::Unknown,
+            _ => return None,
+        };
+        *path = trail.step(Step { before: *path, tid, what, begin: *since, end: at });
+        *since = at;
+        Some(*path)
+    }
+
+    /// What a thread did ends here; the path of it.
+    fn step(&mut self, tid: Tid, first: First) -> Id {
+        let register = self.register(tid);
+        let Tail::Known(stretch) = &register.tail else {
+            register.first = Some(first);
+            return self.trail.push(Node::Left(tid));
+        };
+        let Stretch { since, state, path } = stretch.clone();
+        let goes_on = |what| Step { before: path, tid, what, begin: since, end: first.at };
+        match state {
+            State::Running => self.trail.step(goes_on(What::Running)),
+            State::Ready | State::New => self.trail.step(goes_on(What::Ready)),
+            State::Unknown(Some(wake)) if first.how == How::GotCpu => {
+                let before = self.woken_path(tid, goes_on(What::Unknown), wake);
+                let ready = Step { before, begin: wake.at, ..goes_on(What::Ready) };
+                self.trail.step(ready)
+            }
+            State::Unknown(_) => self.trail.step(goes_on(What::Unknown)),
+            State::Ended => self.trail.push(Node::Origin(tid)),
+            State::Asleep(class) => {
+                if matches!(first.how, How::GotCpu | How::Seen) {
+                    let ns = first.at.since(since).get();
+                    self.waits.count(tid, &class, Waker::Unknown, ns);
+                }
+                self.trail.step(goes_on(What::Asleep(Box::new(class), Waker::Unknown)))
+            }
         }
     }
 
     /// A thread does something else from now on.
-    fn go_on(&mut self, tid: Tid, since: Timestamp, state: State) {
+    fn go_on(&mut self, tid: Tid, stretch: Stretch) {
         self.running.retain(|(_, known)| *known != tid);
-        self.register(tid).tail = Tail::Known(Stretch { since, state });
+        self.register(tid).tail = Tail::Known(stretch);
     }
 
-    fn run(&mut self, tid: Tid, since: Timestamp, cpu: CpuId) {
-        self.go_on(tid, since, State::Running);
+    fn run(&mut self, tid: Tid, since: Timestamp, path: Id, cpu: CpuId) {
+        self.go_on(tid, Stretch { since, state: State::Running, path });
         self.running.retain(|(on, _)| *on != cpu);
         self.running.push((cpu, tid));
     }
 
     fn woken(&mut self, tid: Tid, wake: Wake) {
         let register = self.register(tid);
-        let Tail::Known(Stretch { since, state }) = &mut register.tail else {
+        let Tail::Known(Stretch { since, state, path }) = &mut register.tail else {
             register.wake.get_or_insert(wake);
             return;
         };
-        match state {
-            State::Running | State::Ready | State::Ended => {}
+        let slept = |what| Step { before: *path, tid, what, begin: *since, end: wake.at };
+        let slept = match state {
+            State::Running | State::Ready | State::Ended => return,
             State::Unknown(pending) => {
                 pending.get_or_insert(wake);
+                return;
             }
-            State::New => self.go_on(tid, wake.at, State::Ready),
+            State::New => slept(What::Ready),
             State::Asleep(class) => {
                 let ns = wake.at.since(*since).get();
                 let class = class.clone();
+                let slept = slept(What::Asleep(Box::new(class.clone()), wake.by));
                 self.waits.count(tid, &class, wake.by, ns);
-                self.go_on(tid, wake.at, State::Ready);
+                slept
             }
+        };
+        let path = self.woken_path(tid, slept, wake);
+        self.go_on(tid, Stretch { since: wake.at, state: State::Ready, path });
+    }
+
+    /// The path of a thread to its wake-up: its waker's, or through the wait where no thread woke it. A clock wakes in
+    /// a handler, also where nobody recorded it.
+    fn woken_path(&mut self, tid: Tid, slept: Step, wake: Wake) -> Id {
+        let (Waker::Thread(_) | Waker::LeftHandler(..), Some(mut waker)) = (wake.by, wake.path)
+        else {
+            return self.trail.step(Step { tid, end: wake.at, ..slept });
+        };
+        let class = match &slept.what {
+            What::Asleep(class, _) => Some((**class).clone()),
+            _ => None,
+        };
+        let own = self.trail.step(Step { tid, end: wake.at, ..slept });
+        match class {
+            Some(ClassTerm::Known(Class::Timer)) => return own,
+            Some(class @ ClassTerm::LeftCall(..)) => {
+                let condition = Condition::Clock(class);
+                waker = self.trail.push(Node::Either { condition, own, waker });
+            }
+            _ => {}
+        }
+        match wake.by {
+            Waker::LeftHandler(on_left, _) => {
+                let condition = Condition::Handler(on_left);
+                self.trail.push(Node::Either { condition, own, waker })
+            }
+            _ => waker,
         }
     }
 
-    /// The window is complete.
-    pub(crate) fn settle(&mut self) {
+    /// A request ends of which [`Self::take`] has seen the end, or that a merge brings together.
+    pub(crate) fn end_request(&mut self, ended: Ended) {
+        let Some(path) = self.ending.get(&ended.tid).copied() else { return };
+        self.conclude(ended, path);
+    }
+
+    /// The end of this thread's request waits for the left part.
+    pub(crate) fn end_at_left(&mut self, tid: Tid) {
+        if let Some(path) = self.ending.get(&tid) {
+            self.ends.insert(tid, *path);
+        }
+    }
+
+    fn conclude(&mut self, ended: Ended, path: Id) {
+        if self.asked.request.is_some_and(|asked| ended.request != Some(asked)) {
+            return;
+        }
+        match self.trail.walk(path, ended.tid, ended.begin, ended.end, self.most_hops()) {
+            Some(walked) => self.requests.push(ended, walked),
+            None => self.requests.pending.push((ended, path)),
+        }
+    }
+
+    /// How many stretches of a path are kept to be drawn.
+    fn most_hops(&self) -> usize {
+        let is_asked = self.asked != Asked::default();
+        if is_asked { MAX_ASKED_HOPS } else { MAX_HOPS }
+    }
+
+    /// The window, or the merge, is complete. Where requests of the left may be open, all of it may yet be drawn.
+    pub(crate) fn settle(&mut self, of_left: bool) {
         self.running.clear();
+        self.ending.clear();
+        self.most = 0;
+        self.requests.keep_slowest();
+        let begun = self.open.values().copied().flatten().chain(self.asked.since).min();
+        let drawn_from = if of_left { Timestamp::MIN } else { begun.unwrap_or(Timestamp::MAX) };
+        self.cut_down(drawn_from);
+    }
+
+    /// Keeps of the trail what somebody may still follow.
+    fn cut_down(&mut self, drawn_from: Timestamp) {
+        let most = self.most_hops();
+        let Self { trail, threads, ends, ending, requests, open, asked, .. } = self;
+        let mut begins: Vec<Timestamp> =
+            open.values().copied().flatten().chain(asked.since).collect();
+        begins.extend(requests.pending.iter().map(|(ended, _)| ended.begin));
+        begins.sort_unstable();
+        begins.dedup();
+        let of_threads = threads.values_mut().flat_map(Register::paths_mut);
+        let of_threads = of_threads.map(|path| (path, drawn_from));
+        let of_ends = ends.values_mut().chain(ending.values_mut());
+        let of_ends = of_ends.map(|path| (path, Timestamp::MIN));
+        let of_pending = requests.pending.iter_mut().map(|(ended, path)| (path, ended.begin));
+        let mut uses: Vec<(&mut Id, Timestamp)> =
+            of_threads.chain(of_ends).chain(of_pending).collect();
+        let leaves: Vec<Leaf> =
+            uses.iter().map(|(path, from)| Leaf { path: **path, drawn_from: *from }).collect();
+        let ids = trail.keep(&leaves, &begins, most);
+        for (path, _) in &mut uses {
+            **path = renumbered(&ids, **path);
+        }
     }
 
     /// Puts the left boundary's calls and files in.
     pub(crate) fn resolve(&mut self, left: &impl Left) {
         self.waits.resolve(left);
         self.threads.values_mut().for_each(|register| register.resolve(left));
+        for node in &mut self.trail.0 {
+            if let Node::Either { condition: Condition::Clock(class), .. } = node {
+                *class = class.resolved(left);
+            }
+        }
+        self.change(&|what| {
+            if let What::Asleep(class, _) = what {
+                **class = class.resolved(left);
+            }
+        });
+    }
+
+    fn change(&mut self, change: &impl Fn(&mut What)) {
+        for node in &mut self.trail.0 {
+            match node {
+                Node::Step(step) => change(&mut step.what),
+                Node::Sum { costs, .. } => change_costs(costs, change),
+                Node::Left(_) | Node::Origin(_) | Node::Either { .. } => {}
+            }
+        }
+        self.requests.change(change);
     }
 
     /// What the end of this says about who woke.
     fn told(&self, by: Waker) -> Waker {
         let Waker::LeftHandler(on_left, thread) = by else { return by };
-        let unseen = self.unseen_handlers();
-        let handlers = self.cpus.get(&on_left.cpu).unwrap_or(&unseen);
-        waker(handlers.told(on_left, self.begin), thread)
+        waker(self.doing(on_left), thread)
     }
 
-    /// Appends the window to the right. Its terms must have been resolved already.
+    fn doing(&self, on_left: handlers::OnLeft) -> Doing {
+        let unseen = self.unseen_handlers();
+        self.cpus.get(&on_left.cpu).unwrap_or(&unseen).told(on_left, self.begin)
+    }
+
+    /// Appends the window to the right. Its terms must have been resolved already. What requests end at waits for
+    /// [`Self::end_request`].
     pub(crate) fn append(&mut self, mut right: Self) {
         right.waits.resolve_wakers(|by| self.told(by));
-        self.waits.append(right.waits);
+        right.change(&|what| {
+            if let What::Asleep(_, by) = what {
+                *by = self.told(*by);
+            }
+        });
         for wake in right.threads.values_mut().flat_map(Register::wakes_mut) {
             wake.by = self.told(wake.by);
         }
+        self.waits.append(right.waits);
         if let Some(at) = right.lost {
             let mine = self.threads.keys().filter(|tid| !right.threads.contains_key(tid));
             let unseen: Vec<Tid> = mine.copied().collect();
             unseen.into_iter().for_each(|tid| self.lose_thread(tid, at));
         }
-        for (tid, more) in right.threads {
-            self.continue_as(tid, more);
+        let ids = self.graft(right.trail, &mut right.threads);
+        for (tid, mut more) in right.threads {
+            self.replay(tid, &mut more, &ids);
+            if more.tail != Tail::AsLeft {
+                more.paths_mut().for_each(|path| *path = renumbered(&ids, *path));
+                self.register(tid).tail = more.tail;
+            }
         }
         if right.lost.is_some() {
             self.cpus.retain(|cpu, _| right.cpus.contains_key(cpu));
@@ -273,18 +540,75 @@ impl Paths {
             self.handlers(cpu).append(more);
         }
         self.lost = self.lost.or(right.lost);
+        if right.are_spans_lost {
+            self.open.clear();
+        }
+        self.are_spans_lost |= right.are_spans_lost;
+        self.open.extend(right.open);
+        self.asked.since = self.asked.since.or(right.asked.since);
+        self.asked.request = self.asked.request.or(right.asked.request);
+        self.ending = right.ends;
+        self.ending.values_mut().for_each(|path| *path = renumbered(&ids, *path));
+        let pending = std::mem::take(&mut right.requests.pending);
+        self.requests.append(right.requests);
+        for (ended, path) in pending {
+            self.conclude(ended, renumbered(&ids, path));
+        }
     }
 
-    fn continue_as(&mut self, tid: Tid, more: Register) {
-        if let Some(wake) = more.wake {
+    /// Whether a condition of the right part holds; what must be asked further left if this part does not know.
+    fn decide(&self, condition: Condition) -> Result<bool, Condition> {
+        match condition {
+            Condition::Handler(on_left) => match self.doing(on_left) {
+                Doing::Handles(_) => Ok(true),
+                Doing::Runs => Ok(false),
+                Doing::AsLeft(on_left) => Err(Condition::Handler(on_left)),
+            },
+            Condition::Clock(ClassTerm::Known(class)) => Ok(class == Class::Timer),
+            Condition::Clock(ClassTerm::File(_)) => Ok(false),
+            Condition::Clock(class @ ClassTerm::LeftCall(..)) => Err(Condition::Clock(class)),
+        }
+    }
+
+    /// Puts the right part's paths on top of those here, and says where each of its nodes is.
+    fn graft(&mut self, right: Trail, threads: &mut BTreeMap<Tid, Register>) -> Vec<Option<Id>> {
+        let mut ids: Vec<Option<Id>> = Vec::with_capacity(right.0.len());
+        for node in right.0 {
+            let id = match node {
+                Node::Left(tid) => match threads.get_mut(&tid) {
+                    Some(more) => self.replay(tid, more, &ids),
+                    None => None,
+                },
+                Node::Origin(_) => Some(self.trail.push(node)),
+                Node::Step(step) => {
+                    let before = renumbered(&ids, step.before);
+                    Some(self.trail.step(Step { before, ..step }))
+                }
+                Node::Sum { before, begin, end, costs } => {
+                    let before = renumbered(&ids, before);
+                    Some(self.trail.push(Node::Sum { before, begin, end, costs }))
+                }
+                Node::Either { condition, own, waker } => {
+                    let (own, waker) = (renumbered(&ids, own), renumbered(&ids, waker));
+                    Some(match self.decide(condition) {
+                        Ok(true) => own,
+                        Ok(false) => waker,
+                        Err(condition) => self.trail.push(Node::Either { condition, own, waker }),
+                    })
+                }
+            };
+            ids.push(id);
+        }
+        ids
+    }
+
+    /// Takes what the right part waits for of a thread behind what this one knows of it; the path to where that ends.
+    fn replay(&mut self, tid: Tid, more: &mut Register, ids: &[Option<Id>]) -> Option<Id> {
+        if let Some(mut wake) = more.wake.take() {
+            wake.path = wake.path.map(|path| renumbered(ids, path));
             self.woken(tid, wake);
         }
-        if let Some(first) = more.first {
-            self.step(tid, first);
-        }
-        if more.tail != Tail::AsLeft {
-            self.register(tid).tail = more.tail;
-        }
+        Some(self.step(tid, more.first.take()?))
     }
 
     #[cfg(feature = "law")]
@@ -298,6 +622,10 @@ impl Paths {
             }
             Part::WaitLost => self.lost = None,
             Part::Handlers => self.cpus.clear(),
+            Part::Paths => self.trail.0.clear(),
+            Part::RequestEnds => self.ends.clear(),
+            Part::RequestsPending => self.requests.pending.clear(),
+            Part::RequestsOpen => self.open.clear(),
             _ => {}
         }
     }
@@ -305,9 +633,43 @@ impl Paths {
     /// The same with nothing to the left: nobody knows what any thread did.
     pub(crate) fn closed(&self) -> Self {
         let mut nothing = Self { lost: Some(self.begin), ..Self::new(self.begin) };
-        nothing.append(self.clone());
+        for tid in self.threads.keys() {
+            let path = nothing.trail.push(Node::Origin(*tid));
+            let since = self.begin;
+            nothing.go_on(*tid, Stretch { since, state: State::Unknown(None), path });
+        }
+        let mut rest = self.clone();
+        for node in &mut rest.trail.0 {
+            // No call was in flight there.
+            if let Node::Either { condition: Condition::Clock(class), .. } = node {
+                *class = ClassTerm::Known(Class::Other);
+            }
+        }
+        nothing.append(rest);
         nothing
     }
+
+    /// The path of a thread from the end, at `until`, back to a time. `None` when it is as at the left boundary or ended.
+    pub(crate) fn of_thread(
+        mut self,
+        tid: Tid,
+        from: Timestamp,
+        until: Timestamp,
+    ) -> Option<Walked> {
+        let register = self.threads.get(&tid)?;
+        match &register.tail {
+            Tail::AsLeft | Tail::Known(Stretch { state: State::Ended, .. }) => return None,
+            Tail::Known(_) => {}
+        }
+        let path = self.step(tid, First { at: until, how: How::Lost });
+        self.trail.walk(path, tid, from, until, self.most_hops())
+    }
+}
+
+/// The number that a node has after it was moved; one that no node has when it is not there.
+fn renumbered(ids: &[Option<Id>], id: Id) -> Id {
+    let n = usize::try_from(id).ok();
+    n.and_then(|n| ids.get(n).copied().flatten()).unwrap_or(Id::MAX)
 }
 
 fn waker(doing: Doing, thread: Option<Tid>) -> Waker {

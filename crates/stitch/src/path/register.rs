@@ -3,6 +3,7 @@
 use model::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::trail::Id;
 use super::waits::Waker;
 use crate::call::ClassTerm;
 use crate::ident::Left;
@@ -40,6 +41,8 @@ pub(super) enum How {
 pub(super) struct Wake {
     pub(super) at: Timestamp,
     pub(super) by: Waker,
+    /// The path of the thread that woke, when it has one.
+    pub(super) path: Option<Id>,
 }
 
 /// What a thread does at the end of a window.
@@ -55,6 +58,8 @@ pub(super) enum Tail {
 pub(super) struct Stretch {
     pub(super) since: Timestamp,
     pub(super) state: State,
+    /// The path of the thread to where the stretch begins.
+    pub(super) path: Id,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,18 +78,26 @@ pub(super) enum State {
 impl Register {
     pub(super) const UNSEEN: Self = Self { first: None, wake: None, tail: Tail::AsLeft };
 
-    /// A thread that was not seen before events were lost.
-    pub(super) fn lost(at: Timestamp) -> Self {
-        let tail = Tail::Known(Stretch { since: at, state: State::Unknown(None) });
-        Self { first: Some(First { at, how: How::Lost }), wake: None, tail }
-    }
-
+    /// The wake-ups that wait for what comes next.
     pub(super) fn wakes_mut(&mut self) -> impl Iterator<Item = &mut Wake> {
         let pending = match &mut self.tail {
             Tail::Known(Stretch { state: State::Unknown(wake), .. }) => wake.as_mut(),
             Tail::Known(_) | Tail::AsLeft => None,
         };
         self.wake.iter_mut().chain(pending)
+    }
+
+    /// The paths that it may go on with.
+    pub(super) fn paths_mut(&mut self) -> impl Iterator<Item = &mut Id> {
+        let (path, pending) = match &mut self.tail {
+            Tail::AsLeft | Tail::Known(Stretch { state: State::Ended, .. }) => (None, None),
+            Tail::Known(Stretch { state: State::Unknown(wake), path, .. }) => {
+                (Some(path), wake.as_mut())
+            }
+            Tail::Known(Stretch { path, .. }) => (Some(path), None),
+        };
+        let wakes = self.wake.iter_mut().chain(pending);
+        path.into_iter().chain(wakes.filter_map(|wake| wake.path.as_mut()))
     }
 
     pub(super) fn resolve(&mut self, left: &impl Left) {

@@ -1,6 +1,6 @@
 //! Answers compared byte for byte, and what must hold inside each. Shared with the tests of crate `mapper`.
 
-use stitch::answer::{Phases, Split};
+use stitch::answer::{CriticalPath, Phases, Split};
 use stitch::{Question, Subject, Summary};
 
 pub(crate) fn answers(summary: &Summary) -> (String, String) {
@@ -46,6 +46,18 @@ fn parts(split: &Split) -> u64 {
     split.running_ns + split.waiting_ns + split.unknown_ns + asleep
 }
 
+/// The totals of a path are its length, and so are its stretches, which follow each other without a hole.
+pub(crate) fn path_holds(path: &CriticalPath, wall_ns: u64) {
+    let totals: u64 = path.totals.iter().map(|total| total.ns).sum();
+    assert_eq!(totals, wall_ns, "{path:?}");
+    let mut reached = wall_ns;
+    for hop in path.hops.iter().rev() {
+        assert_eq!(hop.offset_ns + hop.ns, reached, "{path:?}");
+        reached = hop.offset_ns;
+    }
+    assert!(reached == 0 || path.is_longer, "{path:?}");
+}
+
 pub(crate) fn sums_hold(answer: &Phases) {
     for request in &answer.request_list {
         assert_eq!(parts(&request.split), request.split.wall_ns, "{request:?}");
@@ -53,6 +65,9 @@ pub(crate) fn sums_hold(answer: &Phases) {
         assert_eq!(phases, request.split.wall_ns, "{request:?}");
         for phase in &request.phases {
             assert_eq!(parts(&phase.split), phase.split.wall_ns);
+        }
+        if let Some(path) = &request.critical_path {
+            path_holds(path, request.split.wall_ns);
         }
     }
     let phases: u64 = answer.phases.iter().map(|phase| phase.split.wall_ns).sum();

@@ -13,6 +13,7 @@ mod file;
 mod kernel_like;
 mod laws;
 mod log;
+mod paths;
 mod periods;
 mod story;
 mod tables;

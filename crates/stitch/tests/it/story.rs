@@ -2,7 +2,7 @@
 
 use model::{CpuId, Fd, Pid, Tid, Timestamp};
 use stitch::Summary;
-use stitch::fact::{CallArgs, Effect, Fact, FactKind, LeftAs, Line};
+use stitch::fact::{CallArgs, Effect, Fact, FactKind, LeftAs, Line, Span};
 
 use crate::compare::{same, tables};
 use crate::laws::{map, reduce, windows};
@@ -52,6 +52,18 @@ pub(crate) fn interrupt(line: Line) -> FactKind<&'static str> {
 
 pub(crate) fn handled(line: Line) -> FactKind<&'static str> {
     FactKind::IrqExit { line }
+}
+
+fn span(name: &'static str) -> Span<&'static str> {
+    Span { name, request: Some(7), is_request: name == "request" }
+}
+
+pub(crate) fn begin(name: &'static str) -> FactKind<&'static str> {
+    FactKind::SpanBegin(span(name))
+}
+
+pub(crate) fn end(name: &'static str) -> FactKind<&'static str> {
+    FactKind::SpanEnd(span(name))
 }
 
 /// The facts of a story at 10, 20, 30...

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use mapper::{Analysis, Options};
 use stitch::table::Table;
 use stitch::{Subject, Tables};
 
@@ -32,7 +33,7 @@ pub(super) struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(super) enum Format {
     /// Aligned columns
     Table,
     /// One JSON document
@@ -42,6 +43,19 @@ enum Format {
 }
 
 impl Args {
+    pub(super) const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// How to read what is wanted.
+    pub(super) fn options(&self) -> anyhow::Result<Options> {
+        self.filter.options(&self.input)
+    }
+
+    pub(super) fn analyse(&self, options: &Options) -> anyhow::Result<Analysis> {
+        self.input.analyse(options)
+    }
+
     /// Prints the tables of all subjects; threads are asked for by name in a second reading.
     pub(super) fn run(&self, subjects: &[Subject]) -> anyhow::Result<Outcome> {
         self.check_table(subjects)?;

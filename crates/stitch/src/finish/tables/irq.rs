@@ -94,7 +94,7 @@ impl Make<'_> {
     }
 }
 
-pub(super) fn irq(irqs: &Irqs, line: Line) -> Cell {
+pub(in crate::finish) fn irq(irqs: &Irqs, line: Line) -> Cell {
     let name: Arc<str> = match line {
         Line::Hard(_) => irqs.names.get(&line).map(joined).unwrap_or_default(),
         Line::Soft(vector) => {

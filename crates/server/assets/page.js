@@ -30,6 +30,8 @@ const LOOSE = {
   calls_without_begin: "calls begun before the recording", bytes_without_begin: "bytes that those moved", uncertain_calls: "calls that events are missing in",
   ring_operations: "operations of io_uring rings", without_thread: "calls and spans of an unknown thread",
 };
+// The states of a critical path that are none of a thread's own time in a request have other names there.
+const PATH_STATES = { running: "running_ns", waiting: "waiting_ns", interrupt: "interrupt_ns", unknown: "unknown_ns" };
 const BETWEEN = "(between)"; // the row of the answer for request time in no phase
 const PAGE_OF_REQUESTS = 200;
 const PAGE_OF_FILES = 25;
@@ -339,7 +341,58 @@ function requestDetail(request) {
     el("bdi", { class: "label" }, nameText(phase.name)), bar(phase, scaleOf(phase, scale), nameText(phase.name)),
     el("span", { class: "figure", "data-ns": phase.wall_ns, title: exactNs(phase.wall_ns) }, durationText(phase.wall_ns))));
   return el("div", { class: "detail" },
-    el("div", {}, el("h3", {}, "Phases"), ...phases), el("div", {}, el("h3", {}, "System calls"), callTable(request.syscalls, null)));
+    el("div", {}, el("h3", {}, "Phases"), ...phases), el("div", {}, el("h3", {}, "System calls"), callTable(request.syscalls, null)), pathLanes(request));
+}
+
+// The critical path over time: a lane for each thread that it goes through, and a line where one woke the next.
+function pathLanes(request) {
+  const path = request.critical_path;
+  if (!path) return null;
+  const lanes = new Map();
+  for (const hop of path.hops) {
+    if (!lanes.has(hop.tid)) lanes.set(hop.tid, { name: `${nameText(hop.comm)} (${hop.tid})`, hops: [], links: [] });
+    lanes.get(hop.tid).hops.push(hop);
+  }
+  const order = [...lanes.keys()];
+  path.hops.forEach((hop, index) => {
+    const before = path.hops[index - 1];
+    if (!hop.woken_by || !before) return;
+    const [upper, lower] = [order.indexOf(before.tid), order.indexOf(hop.tid)].sort((one, other) => one - other);
+    lanes.get(order[upper]).links.push({ at: hop.offset_ns, lanes: lower - upper });
+  });
+  const wall = Math.max(num(request.wall_ns), 1);
+  const share = (ns) => `${(100 * num(ns)) / wall}%`;
+  const rows = [...lanes].map(([tid, lane]) => {
+    const track = el("div", { class: "track" }, ...lane.hops.map((hop) => pathSegment(hop, share)));
+    for (const link of lane.links) {
+      const line = el("span", { class: "wake" });
+      line.style.left = share(link.at);
+      line.style.height = `calc(${link.lanes} * var(--lane))`;
+      track.append(line);
+    }
+    const ns = sum(path.totals.filter((total) => total.tid === tid).map((total) => total.ns));
+    return el("div", { class: "lane", "data-tid": tid }, el("bdi", { class: "label", title: lane.name }, lane.name), track,
+      el("span", { class: "figure", "data-ns": String(ns), title: exactNs(ns) }, durationText(ns)));
+  });
+  const states = new Map();
+  for (const total of path.totals) states.set(total.state, (states.get(total.state) ?? 0n) + BigInt(total.ns));
+  const sums = [...states].map(([state, ns]) => el("li", { "data-path-state": state, "data-ns": String(ns), title: exactNs(ns) },
+    el("span", { class: "swatch", "data-state": pathState(state) }), `${state} ${durationText(ns)} (${shareText(num(ns), wall)})`));
+  const earlier = path.is_longer ? el("p", { class: "quiet" }, "The path has more stretches before these; the sums hold all of it.") : null;
+  return el("div", { class: "path-lanes" }, el("h3", {}, "Critical path: what it waited for, through all threads"), earlier, ...rows, el("ul", { class: "sums" }, ...sums));
+}
+
+const pathState = (state) => PATH_STATES[state] ?? `blocked_${state}_ns`;
+
+function pathSegment(hop, share) {
+  const by = hop.woken_by ? `; woken by ${nameText(hop.woken_by)}` : hop.ended_by ? `; ended by ${nameText(hop.ended_by)}` : "";
+  const segment = el("span", {
+    class: "hop", "data-state": pathState(hop.state), "data-ns": hop.ns,
+    title: `${hop.state} ${durationText(hop.ns)} after ${durationText(hop.offset_ns)}${by}`,
+  });
+  segment.style.left = share(hop.offset_ns);
+  segment.style.width = share(hop.ns);
+  return segment;
 }
 
 function drawFiles() {

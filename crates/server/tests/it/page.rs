@@ -234,6 +234,32 @@ fn clicks_open_and_close_and_change_the_unit() {
 }
 
 #[test]
+fn the_critical_path_of_a_slow_request_is_drawn_in_lanes() {
+    let answer = sample::answer(20);
+    let request = &answer["request_list"][0];
+    let script = format!(
+        "document.querySelector('#request-table [data-id=\"{}\"] button').click();",
+        request["id"]
+    );
+    let Some(page) = open_and_act(&answer, &script) else { return };
+    let lanes = page.element("class=\"path-lanes\"", "</ul>");
+    let path = &request["critical_path"];
+    for hop in path["hops"].as_array().expect("hops") {
+        let lane = lanes.split_once(&format!("data-tid=\"{}\"", hop["tid"])).expect("a lane").1;
+        let lane = lane.split("class=\"lane\"").next().expect("its own part");
+        assert!(lane.contains(&format!("data-ns=\"{}\"", hop["ns"])), "{hop} in {lane}");
+    }
+    assert_eq!(lanes.matches("class=\"hop\"").count(), 6);
+    assert_eq!(lanes.matches("class=\"wake\"").count(), 1);
+    assert!(lanes.contains("ended by interrupt 11 nvme0q1"), "{lanes}");
+    let disk =
+        path["totals"].as_array().expect("totals").iter().find(|total| total["state"] == "disk");
+    let disk = format!("data-path-state=\"disk\" data-ns=\"{}\"", disk.expect("disk")["ns"]);
+    assert!(lanes.contains(&disk), "{disk} in {lanes}");
+    assert!(page.dom.matches("class=\"path-lanes\"").count() == 1);
+}
+
+#[test]
 fn a_filter_keeps_the_requests_that_match_all_its_words() {
     let answer = sample::answer(60);
     let script = r#"

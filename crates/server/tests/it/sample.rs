@@ -97,7 +97,7 @@ impl Request {
         let head = json!({
             "id": self.id, "name": "GET /thumbnail", "process": "thumbnailer", "tid": self.tid,
             "begin_ns": self.begin_ns, "end_ns": self.begin_ns + wall,
-            "phases": phases, "syscalls": rows(&by_name),
+            "phases": phases, "syscalls": call_rows(&by_name),
         });
         row(head, &split_json(split))
     }
@@ -113,6 +113,7 @@ pub(crate) fn answer(requests: u64) -> Value {
     list.sort_by_key(|request| {
         (Reverse(request["wall_ns"].as_u64()), request["begin_ns"].as_i64())
     });
+    list.iter_mut().take(3).for_each(add_path);
     let end_ns =
         list.iter().filter_map(|request| request["end_ns"].as_i64()).max().unwrap_or(BEGIN_NS);
     let files = grouped(
@@ -125,9 +126,42 @@ pub(crate) fn answer(requests: u64) -> Value {
         "phases": by_wall(phases), "request_list": list, "files": rows(&files),
         "loss": {
             "events_discarded": 0, "packets_lost": 0, "gaps": 0, "unmatched_span_ends": 0, "abandoned_phases": 0,
-            "phases_outside_requests": 0, "calls_without_begin": 0, "without_thread": 0, "backward_times": 0,
+            "phases_outside_requests": 0, "calls_without_begin": 0, "bytes_without_begin": 0, "uncertain_calls": 0,
+            "ring_operations": 0, "without_thread": 0, "backward_times": 0,
         },
     })
+}
+
+/// A request that a loader and the disk kept waiting: the same shape for every wall time, in whole nanoseconds.
+fn add_path(request: &mut Value) {
+    let (wall, tid) = (number(request, "wall_ns"), request["tid"].clone());
+    let comm = request["process"].clone();
+    let parts = [
+        (json!({"comm": comm, "tid": tid, "state": "running"}), 20),
+        (json!({"comm": "loader", "tid": 4190, "state": "running"}), 10),
+        (
+            json!({"comm": "loader", "tid": 4190, "state": "disk", "ended_by": "interrupt 11 nvme0q1"}),
+            35,
+        ),
+        (json!({"comm": "loader", "tid": 4190, "state": "running"}), 5),
+        (json!({"comm": comm, "tid": tid, "state": "waiting", "woken_by": "loader (4190)"}), 8),
+        (json!({"comm": comm, "tid": tid, "state": "running"}), 22),
+    ];
+    let (mut hops, mut totals) = (Vec::new(), BTreeMap::<(u64, String), (Value, u64)>::new());
+    let (mut offset, last) = (0, parts.len() - 1);
+    for (n, (mut hop, percent)) in parts.into_iter().enumerate() {
+        let ns = if n == last { wall - offset } else { wall / 100 * percent };
+        hop["offset_ns"] = offset.into();
+        hop["ns"] = ns.into();
+        offset += ns;
+        let key = (number(&hop, "tid"), hop["state"].to_string());
+        totals.entry(key).or_insert((hop.clone(), 0)).1 += ns;
+        hops.push(hop);
+    }
+    let total = |(hop, ns): (Value, u64)| json!({"comm": hop["comm"], "tid": hop["tid"], "state": hop["state"], "ns": ns});
+    let mut totals: Vec<Value> = totals.into_values().map(total).collect();
+    totals.sort_by_key(|total| Reverse(total["ns"].as_u64()));
+    request["critical_path"] = json!({"totals": totals, "hops": hops, "is_longer": false});
 }
 
 fn phase_json(index: usize, requests: &[Request]) -> Value {
@@ -142,7 +176,8 @@ fn phase_json(index: usize, requests: &[Request]) -> Value {
             .collect::<Vec<_>>()
     };
     let calls: Vec<_> = requests.iter().flat_map(of_phase).collect();
-    let mut syscalls = rows(&grouped(calls.iter().map(|((_, call, _), count)| (*call, *count))));
+    let mut syscalls =
+        call_rows(&grouped(calls.iter().map(|((_, call, _), count)| (*call, *count))));
     for syscall in &mut syscalls {
         let own = calls.iter().filter(|((_, call, _), _)| syscall["name"] == *call);
         syscall["files"] = rows(&grouped(own.map(|((_, _, file), count)| (*file, *count)))).into();
@@ -198,6 +233,13 @@ fn rows(groups: &BTreeMap<&str, Count>) -> Vec<Value> {
     rows.sort_by_key(|(name, [_, ns, ..])| (Reverse(*ns), **name));
     let json = |(name, [calls, ns, bytes, errors]): (&&str, &Count)| json!({"name": name, "calls": calls, "ns": ns, "bytes": bytes, "errors": errors});
     rows.into_iter().map(json).collect()
+}
+
+/// Rows of calls, all of whose returns are sure.
+fn call_rows(groups: &BTreeMap<&str, Count>) -> Vec<Value> {
+    let mut rows = rows(groups);
+    rows.iter_mut().for_each(|row| row["uncertain"] = 0.into());
+    rows
 }
 
 /// The sums that every answer keeps, of the whole answer and of each part in it.

@@ -40,6 +40,9 @@ enum Task {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
+    /// Decode and analyse a recording once
+    #[command(hide = true)]
+    Pass(bench::Pass),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Task::Law(law) => law::run(&law),
         Task::Sim(sim) => sim::run(&sim),
         Task::Measured { command } => bench::measured(&command),
+        Task::Pass(pass) => pass.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -95,16 +95,14 @@ impl InFlight {
         self
     }
 
-    /// Puts the state at the left boundary in. `own` is this thread.
+    /// Puts the state at the left boundary in. `own` is this thread. A call that comes back to it from another one goes on to
+    /// say that it was handed over: the thread itself may be in another call at the end of the left part.
     pub(crate) fn resolve(&mut self, own: Tid, left: &impl Left) {
         match self {
             Self::AsLeft(LeftCall { of: Some(of), taint }) => {
                 let (of, taint) = (*of, taint.resolved(*of, left));
                 *self = left.in_flight(of).clone().handed_over(of);
                 self.taint_as(taint);
-                if let Self::AsLeft(left) = self {
-                    left.of = left.of.filter(|of| *of != own);
-                }
             }
             Self::AsLeft(LeftCall { of: None, taint }) => *taint = taint.resolved(own, left),
             Self::Call(call) => call.resolve(left),
@@ -153,10 +151,10 @@ impl Call {
     /// The file and the name that it has from this return on.
     pub(crate) fn names(&self, exit: &HeadExit) -> Option<(Ident, Name)> {
         const EINPROGRESS: i64 = 115;
+        let (Some(file), Some(name)) = (&self.file, &self.names) else { return None };
         let succeeds = exit.ret == 0 || (self.name.text() == "connect" && exit.ret == -EINPROGRESS);
         let sure = !self.is_uncertain && !exit.taint.is_certain() && self.ends_with(&exit.name);
-        let (file, name) = self.file.clone().zip(self.names.clone())?;
-        (succeeds && sure).then_some((file, name))
+        (succeeds && sure).then(|| (file.clone(), name.clone()))
     }
 
     pub(crate) fn resolve(&mut self, left: &impl Left) {

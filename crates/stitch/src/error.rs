@@ -1,10 +1,11 @@
 //! What can go wrong.
 
-use std::fmt;
+use std::{fmt, io};
 
 use model::{CpuId, Pid, Tid, Timestamp};
 
 use crate::fact::TableKey;
+use crate::file::columns::ColumnError;
 
 /// Why summaries do not merge or a summary file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -72,9 +73,22 @@ pub enum Error {
         /// The checksum of the bytes before it.
         computed: u32,
     },
+    /// The lengths of the body do not fit how it is stored, or it would take more memory than its bytes are worth.
+    #[error("summary body of {body} bytes in form {form} cannot stand for {columns} bytes")]
+    Form {
+        /// How the header says it is stored.
+        form: u32,
+        /// Its length.
+        body: u64,
+        /// The length it announces.
+        columns: u64,
+    },
+    /// The body is not what a compressor wrote.
+    #[error("summary body cannot be unpacked")]
+    Compressor(#[source] io::Error),
     /// The body is not what a summary is made of.
     #[error("summary body cannot be decoded")]
-    Body(#[source] postcard::Error),
+    Body(#[source] ColumnError),
 }
 
 /// Who is who, as a window took it from what precedes it.

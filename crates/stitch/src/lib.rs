@@ -48,6 +48,7 @@ pub mod periods;
 pub mod table;
 
 pub use error::{Assumption, Error};
+pub use file::columns::ColumnError;
 pub use finish::{
     Question, Subject, Tables, loss, phases, request_path, syscalls, tables, thread_path,
     threads_named,

@@ -1,16 +1,26 @@
 //! Names of system calls as small values.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 /// The name of a system call; one name is always the same value.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum CallName {
     /// The number of a call that x86-64 has.
     Known(u16),
     /// Any other name; empty where a return does not say from which call.
     Other(Arc<str>),
+}
+
+impl Hash for CallName {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        match self {
+            Self::Known(number) => number.hash(hasher),
+            Self::Other(text) => text.hash(hasher),
+        }
+    }
 }
 
 impl CallName {

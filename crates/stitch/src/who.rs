@@ -283,14 +283,18 @@ impl LookAhead {
 
 /// Whether a fact's thread is whoever has its CPU.
 pub(crate) fn asks<S>(fact: &Fact<S>) -> bool {
-    let in_context = !matches!(
+    fact.tid.is_none() && is_in_context(fact)
+}
+
+/// Whether a fact happened in the context of a thread that runs.
+pub(crate) fn is_in_context<S>(fact: &Fact<S>) -> bool {
+    !matches!(
         fact.kind,
         FactKind::Switch { .. }
             | FactKind::Lost { .. }
             | FactKind::DumpThread { .. }
             | FactKind::DumpFd { .. }
-    );
-    fact.tid.is_none() && in_context
+    )
 }
 
 fn stale(who: Assumption) -> Result<(), Error> {
@@ -470,10 +474,13 @@ impl Who {
         self.first_processes.get(&tid).copied().or_else(only)
     }
 
-    pub(crate) fn says(&mut self, tid: Tid, pid: Pid) {
-        if self.processes.get(&tid) != Some(&pid) {
-            self.set_words(tid, self.first_word(tid).unwrap_or(Some(pid)), pid);
+    /// Gives whether that is news.
+    pub(crate) fn says(&mut self, tid: Tid, pid: Pid) -> bool {
+        if self.processes.get(&tid) == Some(&pid) {
+            return false;
         }
+        self.set_words(tid, self.first_word(tid).unwrap_or(Some(pid)), pid);
+        true
     }
 
     pub(crate) fn born(&mut self, tid: Tid, pid: Pid) {

@@ -12,13 +12,13 @@ use crate::cpu::SwitchLog;
 use crate::fact::{Fact, FactKind, LeftAs, Missing};
 use crate::fold::Wake;
 use crate::ident::{Kind, Name};
-use crate::keyed::Slot;
+use crate::keyed::{Keyed, Slot};
 use crate::name::CallNames;
 use crate::path::{Leaves, Paths};
 use crate::select::Selection;
 use crate::summary::{Cover, LossCount, Owner, Summary};
 use crate::taint::{Occupant, Taint};
-use crate::who::{Identities, Who, asks};
+use crate::who::{Identities, Who, asks, is_in_context};
 
 /// Summarises the facts of one stretch of time. They must come in order; facts outside the stretch are the caller's error.
 ///
@@ -54,6 +54,8 @@ pub struct Window {
     /// Names met in this window, one copy each. Bound: distinct names.
     strings: HashSet<Arc<str>>,
     call_names: CallNames,
+    /// The context of the last fact on each CPU since its last switch, as long as nothing else says who is who.
+    here: Keyed<CpuId, Option<Here>>,
     now: Timestamp,
 }
 
@@ -69,6 +71,13 @@ struct Context {
     slot: Slot,
     /// Whether the fact or an earlier switch tells the thread, not a later switch.
     is_told: bool,
+}
+
+/// What a fact says of its thread and process, and whose it is.
+#[derive(Debug, Clone, Copy)]
+struct Here {
+    said: (Option<Tid>, Option<Pid>),
+    context: Context,
 }
 
 impl Window {
@@ -90,6 +99,7 @@ impl Window {
             log: SwitchLog::default(),
             strings: HashSet::new(),
             call_names: CallNames::default(),
+            here: Keyed::new(),
             now,
         }
     }
@@ -120,13 +130,9 @@ impl Window {
             self.summary.loss.backward += 1;
         }
         self.now = self.now.max(fact.at);
-        let thread = self.thread_of(fact);
-        let context = self.context(fact, thread);
+        let (thread, context) = self.arrive(fact);
         self.summary.folds.take(self.now, fact, context.map(|context| context.tid));
         self.summary.paths.take(self.now, fact, thread);
-        if let Some(context) = context {
-            self.enter(context, fact);
-        }
         match (fact.kind, context) {
             (
                 FactKind::Seen
@@ -174,6 +180,7 @@ impl Window {
                 }
                 if let Some(pid) = pid {
                     self.summary.who.says(tid, pid);
+                    self.here.clear();
                     if let Some(table) = table {
                         self.summary.who.has_table(table, pid);
                     }
@@ -240,6 +247,29 @@ impl Window {
         self.summary
     }
 
+    /// The thread of a fact, also the idle one, and its context, in which it was seen.
+    #[inline]
+    fn arrive(&mut self, fact: &Fact<&str>) -> (Option<Tid>, Option<Context>) {
+        if let Some(context) = self.same_context(fact) {
+            let Context { at, cpu, tid, slot, .. } = context;
+            self.summary.threads.at(slot).see(at, cpu, &self.summary.lost_on);
+            return (Some(tid), Some(context));
+        }
+        let thread = self.thread_of(fact);
+        let context = self.context(fact, thread);
+        if let Some(context) = context {
+            self.enter(context, fact);
+        }
+        (thread, context)
+    }
+
+    /// The context of a fact that is like the one before on its CPU.
+    #[inline]
+    fn same_context(&self, fact: &Fact<&str>) -> Option<Context> {
+        let here = self.here.get(&fact.cpu?)?.filter(|_| is_in_context(fact))?;
+        (here.said == (fact.tid, fact.pid)).then_some(Context { at: self.now, ..here.context })
+    }
+
     /// The thread of a fact, also the idle one: as the record says, else as is known of the CPU.
     fn thread_of(&mut self, fact: &Fact<&str>) -> Option<Tid> {
         match fact.tid {
@@ -275,11 +305,14 @@ impl Window {
         }
         let Context { at, cpu, tid, pid, slot, .. } = context;
         self.summary.threads.at(slot).see(at, cpu, &self.summary.lost_on);
-        if fact.pid.is_some() {
-            self.summary.who.says(tid, pid);
+        if fact.pid.is_some() && self.summary.who.says(tid, pid) {
+            self.here.clear();
         }
         if let Some(cpu) = cpu {
             self.summary.on_cpu.insert(cpu, Occupant::Thread(tid));
+            let said = (fact.tid, fact.pid);
+            let here = Here { said, context };
+            self.here.insert(cpu, Some(here).filter(|_| is_in_context(fact)));
         }
     }
 
@@ -292,6 +325,7 @@ impl Window {
     ) {
         let at = self.now;
         self.summary.who.switch(cpu, prev, next);
+        *self.here.or_default(&cpu) = None;
         if self.log.is_full() {
             self.summary.threads.values_mut().for_each(|thread| thread.note_cpus(&self.log));
             self.log.drop_kept();
@@ -330,6 +364,7 @@ impl Window {
 
     fn lose(&mut self, what: Missing, events: u64, packets: u64) {
         let at = self.now;
+        self.here.clear();
         let summary = &mut self.summary;
         summary.loss.add(LossCount {
             events_discarded: events,

@@ -10,6 +10,9 @@ mod lttng;
 mod measure;
 mod read;
 mod relay;
+mod repeat;
+mod stitch;
+mod table;
 mod two_sessions;
 mod ust_loss;
 mod viewers;
@@ -17,6 +20,7 @@ mod viewers;
 use clap::Subcommand;
 
 pub(crate) use measure::measured;
+pub(crate) use stitch::Pass;
 
 /// What can be measured.
 #[derive(Subcommand)]
@@ -31,6 +35,8 @@ pub(crate) enum Bench {
     Read(read::Args),
     /// CPU seconds per GB and microseconds per small packet against `lttng-relayd`
     Relay(relay::Args),
+    /// What analysing recordings costs, in time, memory and bytes, beside babeltrace2 and lttng-analyses
+    Stitch(stitch::Args),
     /// What two saturating sessions get done against one, with our relay and with `lttng-relayd`
     TwoSessions(two_sessions::Args),
     /// Events that a saturating user-space producer loses while it streams to our relay and to `lttng-relayd`
@@ -47,6 +53,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Live(args) => live::run(args),
         Bench::Read(args) => read::run(args),
         Bench::Relay(args) => relay::run(args),
+        Bench::Stitch(args) => stitch::run(args),
         Bench::TwoSessions(args) => two_sessions::run(args),
         Bench::UstLoss(args) => ust_loss::run(args),
         Bench::Viewers(args) => viewers::run(args),

@@ -131,14 +131,22 @@ fn table_key(record: &EventRecord<'_>, handle: Option<FieldHandle>) -> Option<Ta
 /// The text in a field: a string, an array of characters, or an enumeration's label.
 fn text<'r>(record: &EventRecord<'r>, handle: FieldHandle) -> Option<Cow<'r, str>> {
     match record.get(handle)? {
-        Value::Str(bytes) => Some(String::from_utf8_lossy(bytes)),
+        Value::Str(bytes) => Some(readable(bytes)),
         Value::Enum(value) => value.labels().next().map(Cow::Borrowed),
         Value::Compound(compound) => {
             let bytes = compound.bytes()?;
             let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-            bytes.get(..end).map(String::from_utf8_lossy)
+            bytes.get(..end).map(readable)
         }
         _ => None,
+    }
+}
+
+/// The bytes as text. Nearly all are UTF-8, which is found out several bytes at a time.
+fn readable(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
     }
 }
 

@@ -94,8 +94,10 @@ impl Item for DoneCall {
 }
 
 impl DoneCall {
-    fn of(call: &Call, exit: &HeadExit) -> Self {
-        let opened = exit.opened.clone().map(Ident::named);
+    /// Its file matters only to who asks for single calls.
+    fn of(call: &Call, exit: &HeadExit, with_file: bool) -> Self {
+        let opened = || exit.opened.clone().map(Ident::named);
+        let file = || opened().or_else(|| call.file.clone());
         let made = i32::try_from(exit.ret).ok().filter(|fd| *fd >= 0).map(Fd::new);
         let makes = matches!(call.makes, Makes::One(_));
         Self {
@@ -106,7 +108,7 @@ impl DoneCall {
             cpu: exit.cpu,
             ret: exit.ret,
             fd: if makes { made } else { call.fd },
-            file: opened.or_else(|| call.file.clone()),
+            file: if with_file { file() } else { None },
             makes,
         }
     }
@@ -205,7 +207,8 @@ impl CallStats {
                     row.uncertain = row.uncertain.saturating_add(1);
                     return;
                 }
-                self.take(thread, &DoneCall::of(call, exit));
+                let with_file = self.sieve.selection().is_some();
+                self.take(thread, &DoneCall::of(call, exit, with_file));
             }
             InFlight::Birth | InFlight::Nothing | InFlight::Call(_) => {}
         }

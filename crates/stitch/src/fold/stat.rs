@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// How many values, their sum, sum of squares, least and greatest. Sums saturate, so that adding stays associative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Form", try_from = "Form")]
 pub(crate) struct Stat {
     pub(crate) count: u64,
     pub(crate) sum: u64,
@@ -12,6 +13,42 @@ pub(crate) struct Stat {
     /// 0 when there is no value.
     pub(crate) min: u64,
     pub(crate) max: u64,
+}
+
+/// What a file says of a [`Stat`]: of a single value, only that.
+#[derive(Serialize, Deserialize)]
+enum Form {
+    None,
+    One(u64),
+    Many { count: u64, sum: u64, squares: u128, min: u64, above_min: u64 },
+}
+
+impl From<Stat> for Form {
+    fn from(stat: Stat) -> Self {
+        let Stat { count, sum, squares, min, max } = stat;
+        match count {
+            0 => Self::None,
+            1 => Self::One(sum),
+            _ => Self::Many { count, sum, squares, min, above_min: max.saturating_sub(min) },
+        }
+    }
+}
+
+impl TryFrom<Form> for Stat {
+    type Error = &'static str;
+
+    fn try_from(form: Form) -> Result<Self, Self::Error> {
+        let no_sense = "figures of values that cannot be";
+        match form {
+            Form::None => Ok(Self::NONE),
+            Form::One(value) => Ok(Self::of(value)),
+            Form::Many { count: 0 | 1, .. } => Err(no_sense),
+            Form::Many { count, sum, squares, min, above_min } => {
+                let max = min.checked_add(above_min).ok_or(no_sense)?;
+                Ok(Self { count, sum, squares, min, max })
+            }
+        }
+    }
 }
 
 impl Stat {
@@ -44,56 +81,46 @@ const PER_OCTAVE: u32 = 32;
 /// Counts by logarithmic buckets: values below 32 exactly, above that 32 buckets an octave, so that a bucket is at most
 /// 1/32 of its values wide.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Histogram {
-    /// The lowest bucket in use.
-    low: u16,
-    /// Of it and all up to the highest in use, side by side. Bound: [`BUCKETS`].
-    counts: Vec<u64>,
+pub(crate) struct Histogram(Buckets);
+
+/// Buckets in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Buckets {
+    /// Each with its count, in ascending order. At most [`FEW`].
+    Few(Vec<(u16, u64)>),
+    /// The counts from the lowest to the highest in use, side by side. Bound: [`BUCKETS`].
+    Many { lowest: u16, counts: Vec<u64> },
+}
+
+/// Up to so many buckets are kept one by one: most threads have no more, and there may be many threads.
+const FEW: usize = 32;
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
 }
 
 impl Histogram {
     #[inline]
     pub(crate) fn take(&mut self, value: u64) {
-        self.add(bucket(value), 1);
+        self.0.add(bucket(value), 1);
     }
 
     pub(crate) fn append(&mut self, more: &Self) {
         for (bucket, count) in more.used() {
-            self.add(bucket, count);
-        }
-    }
-
-    #[inline]
-    fn add(&mut self, bucket: u16, more: u64) {
-        let place = bucket.wrapping_sub(self.low);
-        match self.counts.get_mut(usize::from(place)) {
-            Some(count) => *count = count.saturating_add(more),
-            None => self.reach(bucket, more),
-        }
-    }
-
-    /// Makes room for a bucket outside those in use.
-    #[cold]
-    fn reach(&mut self, bucket: u16, count: u64) {
-        if self.counts.is_empty() {
-            self.low = bucket;
-        }
-        if bucket < self.low {
-            let more = usize::from(self.low - bucket);
-            self.counts.splice(0..0, std::iter::repeat_n(0, more));
-            self.low = bucket;
-        }
-        let place = usize::from(bucket - self.low);
-        self.counts.resize(self.counts.len().max(place + 1), 0);
-        if let Some(place) = self.counts.get_mut(place) {
-            *place = count;
+            self.0.add(bucket, count);
         }
     }
 
     /// Buckets in use and how many values each has, in ascending order.
     fn used(&self) -> impl Iterator<Item = (u16, u64)> {
-        let all = (self.low..).zip(&self.counts);
-        all.filter(|(_, count)| **count > 0).map(|(bucket, count)| (bucket, *count))
+        let (few, lowest, counts): (&[_], _, &[_]) = match &self.0 {
+            Buckets::Few(few) => (few, 0, &[]),
+            Buckets::Many { lowest, counts } => (&[], *lowest, counts),
+        };
+        let many = (lowest..).zip(counts).filter(|(_, count)| **count > 0);
+        few.iter().copied().chain(many.map(|(bucket, count)| (bucket, *count)))
     }
 
     /// Least and greatest value of each bucket in use, and how many values it has, in ascending order.
@@ -113,6 +140,46 @@ impl Histogram {
             seen += u128::from(count);
             (seen >= rank).then(|| values(bucket))
         })
+    }
+}
+
+impl Buckets {
+    #[inline]
+    fn add(&mut self, bucket: u16, more: u64) {
+        match self {
+            Self::Few(few) => match few.binary_search_by_key(&bucket, |(known, _)| *known) {
+                Ok(found) => {
+                    if let Some((_, count)) = few.get_mut(found) {
+                        *count = count.saturating_add(more);
+                    }
+                }
+                Err(place) if few.len() < FEW => few.insert(place, (bucket, more)),
+                Err(_) => self.spread(bucket, more),
+            },
+            Self::Many { lowest, counts } => {
+                let place = bucket.wrapping_sub(*lowest);
+                match counts.get_mut(usize::from(place)) {
+                    Some(count) => *count = count.saturating_add(more),
+                    None => self.spread(bucket, more),
+                }
+            }
+        }
+    }
+
+    /// Adds a bucket outside those that there is room for.
+    #[cold]
+    fn spread(&mut self, bucket: u16, more: u64) {
+        let used: Vec<(u16, u64)> = Histogram(std::mem::take(self)).used().collect();
+        let ends = used.iter().map(|(bucket, _)| *bucket).chain([bucket]);
+        let (lowest, highest) =
+            ends.fold((bucket, bucket), |(low, high), end| (low.min(end), high.max(end)));
+        let mut counts = vec![0; usize::from(highest - lowest) + 1];
+        for (bucket, count) in used.into_iter().chain([(bucket, more)]) {
+            if let Some(place) = counts.get_mut(usize::from(bucket - lowest)) {
+                *place = count;
+            }
+        }
+        *self = Self::Many { lowest, counts };
     }
 }
 
@@ -139,7 +206,7 @@ impl<'de> Deserialize<'de> for Histogram {
             if bucket >= BUCKETS || count == 0 {
                 return Err(D::Error::custom("a histogram has no such bucket"));
             }
-            histogram.add(bucket, count);
+            histogram.0.add(bucket, count);
         }
         Ok(histogram)
     }

@@ -10,6 +10,7 @@ use crate::call::{ClassTerm, resolve_keys};
 use crate::fact::Line;
 use crate::fold::{Histogram, Stat};
 use crate::ident::Left;
+use crate::keyed::Keyed;
 
 /// Who woke a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -41,9 +42,9 @@ pub(crate) struct WaitRow {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Waits {
     /// Bound: threads times causes; a cause that is still a file without a name is one of its own.
-    pub(crate) causes: BTreeMap<Tid, BTreeMap<ClassTerm, WaitRow>>,
+    pub(crate) causes: Keyed<Tid, BTreeMap<ClassTerm, WaitRow>>,
     /// Bound: pairs of threads of which one woke the other.
-    pub(crate) wakers: BTreeMap<Tid, BTreeMap<Waker, Stat>>,
+    pub(crate) wakers: Keyed<Tid, BTreeMap<Waker, Stat>>,
 }
 
 impl WaitRow {
@@ -55,14 +56,14 @@ impl WaitRow {
 
 impl Waits {
     pub(super) fn count(&mut self, tid: Tid, class: &ClassTerm, waker: Waker, ns: u64) {
-        let causes = self.causes.entry(tid).or_default();
+        let causes = self.causes.or_default(&tid);
         let row = match causes.get_mut(class) {
             Some(row) => row,
             None => causes.entry(class.clone()).or_default(),
         };
         row.ns.take(ns);
         row.lengths.take(ns);
-        self.wakers.entry(tid).or_default().entry(waker).or_default().take(ns);
+        self.wakers.or_default(&tid).entry(waker).or_default().take(ns);
     }
 
     pub(super) fn resolve(&mut self, left: &impl Left) {
@@ -81,14 +82,14 @@ impl Waits {
     }
 
     pub(super) fn append(&mut self, right: Self) {
-        for (tid, causes) in right.causes {
-            let mine = self.causes.entry(tid).or_default();
+        for (tid, causes) in right.causes.into_entries() {
+            let mine = self.causes.or_default(&tid);
             for (class, row) in causes {
                 mine.entry(class).or_default().append(&row);
             }
         }
-        for (tid, wakers) in right.wakers {
-            let mine = self.wakers.entry(tid).or_default();
+        for (tid, wakers) in right.wakers.into_entries() {
+            let mine = self.wakers.or_default(&tid);
             for (waker, stat) in wakers {
                 mine.entry(waker).or_default().append(&stat);
             }

@@ -52,6 +52,7 @@ impl Window {
     ) {
         let at = self.now;
         self.summary.who.born(child, child_pid);
+        self.here.clear();
         let told = parent.and_then(Context::told);
         let sharing = self.summary.who.sharing(&self.entry);
         let own = sharing.fork(at, told, (child, child_pid), shares_table);

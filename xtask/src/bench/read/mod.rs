@@ -16,9 +16,7 @@
 
 mod by_hand;
 mod chunks;
-mod repeat;
 mod streams;
-mod table;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -29,9 +27,10 @@ use clap::ValueEnum;
 use model::TimeRange;
 use tracedir::{Item, Recording};
 
-use self::table::{Bar, Row};
 use super::lttng::record_ticks;
 use super::measure::{Rounds, Run, Usage};
+use super::table::{Bar, Row};
+use super::{repeat, table};
 
 const PEER: &str = "babeltrace2";
 
@@ -39,7 +38,7 @@ const PEER: &str = "babeltrace2";
 const LAST: usize = 2_000;
 
 /// Kernel traces of the shared folder that are repeated in time, and how often.
-const KERNEL_TRACES: [&str; 2] = ["kernel-perf", "kernel-many-threads"];
+pub(super) const KERNEL_TRACES: [&str; 2] = ["kernel-perf", "kernel-many-threads"];
 
 /// How the measurement is made.
 #[derive(clap::Args)]
@@ -110,12 +109,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         bench.long_traces()?;
     }
     if bench.wants(&[Part::Chunks]) {
-        table::print(&format!("{} chunk folders", args.chunks), &bench.chunks()?);
+        table::print(&format!("{} chunk folders", args.chunks), PEER, &bench.chunks()?);
     }
     if bench.wants(&[Part::Streams]) {
         let title =
             format!("{} event records in 2 and in {} streams", streams::EVENTS, args.streams);
-        table::print(&title, &bench.streams()?);
+        table::print(&title, PEER, &bench.streams()?);
     }
     Ok(())
 }
@@ -199,7 +198,7 @@ impl Bench<'_> {
         if self.wants(&[Part::Limit]) {
             rows.extend(self.limit(&ust)?);
         }
-        table::print(&ust.title()?, &rows);
+        table::print(&ust.title()?, PEER, &rows);
 
         if !self.wants(&OF_EACH) {
             return Ok(());
@@ -220,7 +219,7 @@ impl Bench<'_> {
             inputs.push(self.input(trace.display().to_string(), trace.clone())?);
         }
         for input in inputs {
-            table::print(&input.title()?, &self.compared(&input)?);
+            table::print(&input.title()?, PEER, &self.compared(&input)?);
         }
         Ok(())
     }

@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn every_copy_is_the_whole_trace_at_a_later_time() {
-        for name in super::super::KERNEL_TRACES {
+        for name in super::super::read::KERNEL_TRACES {
             let Some(trace) = testkit::unpacked_trace(name) else {
                 testkit::skip(name);
                 return;

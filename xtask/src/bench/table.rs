@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::Context;
 
-use super::super::measure::Rounds;
+use super::measure::Rounds;
 
 /// What a figure has to be.
 #[derive(Debug, Clone, Copy)]
@@ -65,12 +65,12 @@ pub(super) fn print_head(lines: &[String]) {
     lines.iter().for_each(|line| println!("{line}"));
 }
 
-/// Prints the rows below a title.
+/// Prints the rows below a title, beside those of a peer.
 #[expect(clippy::print_stdout, reason = "the table is the result of the command")]
-pub(super) fn print(title: &str, rows: &[Row]) {
+pub(super) fn print(title: &str, peer: &str, rows: &[Row]) {
     println!("\n{title}\n");
     println!(
-        "| {:<36} | {:<26} | {:<8} | {:<4} | {:<24} | babeltrace2 |",
+        "| {:<36} | {:<26} | {:<8} | {:<4} | {:<24} | {peer} |",
         "", "found", "bar", "held", "throughline"
     );
     println!("|---|---|---|---|---|---|");

@@ -38,8 +38,7 @@ pub(crate) struct DoneCall {
     /// Where it returned.
     pub(crate) cpu: Option<CpuId>,
     pub(crate) ret: i64,
-    /// The descriptor that it made, or worked on.
-    pub(crate) fd: Option<Fd>,
+    fd: Option<Fd>,
     pub(crate) file: Option<Ident>,
     /// Whether its return value stands for a file.
     makes: bool,
@@ -98,8 +97,6 @@ impl DoneCall {
     fn of(call: &Call, exit: &HeadExit, with_file: bool) -> Self {
         let opened = || exit.opened.clone().map(Ident::named);
         let file = || opened().or_else(|| call.file.clone());
-        let made = i32::try_from(exit.ret).ok().filter(|fd| *fd >= 0).map(Fd::new);
-        let makes = matches!(call.makes, Makes::One(_));
         Self {
             tid: exit.tid,
             name: call.name.clone(),
@@ -107,10 +104,18 @@ impl DoneCall {
             end: exit.at,
             cpu: exit.cpu,
             ret: exit.ret,
-            fd: if makes { made } else { call.fd },
+            fd: call.fd,
             file: if with_file { file() } else { None },
-            makes,
+            makes: matches!(call.makes, Makes::One(_)),
         }
+    }
+
+    /// The descriptor that it made, or worked on.
+    pub(crate) fn descriptor(&self) -> Option<Fd> {
+        if !self.makes && self.operation() != Some(Operation::Open) {
+            return self.fd;
+        }
+        i32::try_from(self.ret).ok().filter(|fd| *fd >= 0).map(Fd::new)
     }
 
     /// What it does to its file. `fcntl` opens one where it duplicates a descriptor.

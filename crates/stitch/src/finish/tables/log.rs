@@ -99,7 +99,7 @@ impl Make<'_> {
             Cell::Syscall(call.name.shown()),
             Cell::bytes(call.moved()),
             self.thread(call.tid),
-            call.fd.map_or(Cell::Unknown, Cell::Fd),
+            call.descriptor().map_or(Cell::Unknown, Cell::Fd),
             Cell::Text(returned(call.ret)),
             call.file
                 .as_ref()

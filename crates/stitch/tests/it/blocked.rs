@@ -143,6 +143,35 @@ fn a_handler_without_an_exit_ends_where_its_cpu_switches_or_enters_a_call() {
     }
 }
 
+/// The small kernel's sequences last microseconds, so this limit has a story of its own.
+#[test]
+fn a_handler_without_an_exit_ends_after_a_tenth_of_a_second() {
+    let second = |tenths: i64| model::Timestamp::from_nanos(tenths * 100_000_000);
+    let mut facts = crate::story::facts(&[
+        (0, 1, sleeps(1, 0)),
+        (1, 2, interrupt(ETH)),
+        (1, 2, wakes(1)),
+        (0, 0, goes_to(0, 1)),
+    ]);
+    for (wake_at, is_handler) in [(2, true), (3, false)] {
+        for (fact, at) in facts.iter_mut().zip([0, 1, wake_at, 4]) {
+            fact.at = second(at);
+        }
+        let parts = |cuts| {
+            let windows = crate::laws::windows(cuts, second(0), second(5));
+            windows.into_iter().map(|(from, to)| crate::laws::map(&facts, from, to)).collect()
+        };
+        for cuts in
+            [vec![], vec![second(1)], vec![second(2)], vec![second(1), second(2), second(3)]]
+        {
+            let summary = crate::laws::reduce(parts(cuts), &[0]);
+            let tables = stitch::tables(&summary, Subject::Blocked, &Question::default());
+            let by_interrupt = matches!(tables[3].rows[0][1], Cell::Irq { .. });
+            assert_eq!(by_interrupt, is_handler, "{:?}", tables[3]);
+        }
+    }
+}
+
 #[test]
 fn a_wait_whose_end_nobody_saw_ends_where_the_thread_gets_a_cpu() {
     let story = [(0, 1, sleeps(1, 0)), (0, 0, goes_to(0, 1))];

@@ -116,6 +116,48 @@ fn a_thread_that_is_born_comes_from_its_parent() {
     assert_eq!(hops(&story), through);
 }
 
+/// Two threads that wake each other so many times while a request of the first one is open.
+fn ping_pong(times: usize) -> Vec<Moment> {
+    let mut story = vec![(1, 2, leaves("read")), (0, 1, begin("request"))];
+    for _ in 0..times {
+        story.extend([(0, 1, wakes(2)), (0, 1, sleeps(1, 0)), (1, 0, goes_to(0, 2))]);
+        story.extend([(1, 2, wakes(1)), (1, 2, sleeps(2, 0)), (0, 0, goes_to(0, 1))]);
+    }
+    story.push((0, 1, end("request")));
+    story
+}
+
+#[test]
+fn of_a_long_path_the_last_stretches_are_kept_and_all_is_in_the_sums() {
+    let answer = stitch::phases(&summary(&ping_pong(40)));
+    let path = answer.request_list[0].critical_path.as_ref().unwrap();
+    path_holds(path, answer.request_list[0].split.wall_ns);
+    assert!(path.is_longer);
+    assert_eq!(path.hops.len(), stitch::MAX_HOPS);
+    let short = stitch::phases(&summary(&ping_pong(20)));
+    let path = short.request_list[0].critical_path.as_ref().unwrap();
+    assert!(!path.is_longer && path.hops[0].offset_ns == 0, "{path:?}");
+}
+
+#[test]
+fn of_many_requests_the_slowest_keep_their_path_whatever_the_cuts() {
+    let mut story = vec![(1, 2, leaves("read"))];
+    for n in 0..stitch::MAX_PATHS + 10 {
+        story.push((0, 1, begin("request")));
+        story.extend(std::iter::repeat_n((0, 1, enters("futex")), 1 + n % 7));
+        story.push((0, 1, end("request")));
+    }
+    let answer = stitch::phases(&summary(&story));
+    let walls: Vec<(u64, bool)> = answer
+        .request_list
+        .iter()
+        .map(|request| (request.split.wall_ns, request.critical_path.is_some()))
+        .collect();
+    assert_eq!(walls.len(), stitch::MAX_PATHS + 10);
+    assert!(walls[..stitch::MAX_PATHS].iter().all(|(_, has_path)| *has_path), "{walls:?}");
+    assert!(walls[stitch::MAX_PATHS..].iter().all(|(_, has_path)| !has_path), "{walls:?}");
+}
+
 /// What one thread does from some time on, and what a path goes on with before that.
 #[derive(Clone, Copy)]
 struct Stretch {

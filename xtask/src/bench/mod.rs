@@ -35,7 +35,7 @@ pub(crate) enum Bench {
     Read(read::Args),
     /// CPU seconds per GB and microseconds per small packet against `lttng-relayd`
     Relay(relay::Args),
-    /// What analysing recordings costs, in time, memory and bytes, beside babeltrace2 and lttng-analyses
+    /// What analysing recordings costs, in time, memory and bytes, beside babeltrace2
     Stitch(stitch::Args),
     /// What two saturating sessions get done against one, with our relay and with `lttng-relayd`
     TwoSessions(two_sessions::Args),

@@ -1,9 +1,8 @@
-//! `cargo xtask bench stitch`: what analysing costs, beside decoding alone and lttng-analyses in the same run.
+//! `cargo xtask bench stitch`: what analysing costs, beside decoding alone in the same run.
 //!
 //! | part | input | what is measured |
 //! |---|---|---|
 //! | speed | kernel traces repeated in time | CPU time of decoding and all analyses on one thread, by event record; `babeltrace2 -o dummy` beside |
-//! | analyses | LTTng's kernel trace as it is | the same, beside one analysis of lttng-analyses |
 //! | cores | the repeated traces, one window for each copy | wall time on one thread to that on two |
 //! | memory | the traces once and repeated | peak memory of one to the other |
 //! | size | every kernel trace as it is | bytes of the summary's file to bytes of the trace |
@@ -15,9 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::hint::black_box;
 use std::num::NonZero;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
@@ -36,9 +33,6 @@ use super::table::{self, Bar, Row};
 /// Kernel traces of the shared folder.
 const ALL: [&str; 4] =
     ["kernel-perf", "kernel-many-threads", "kernel-basic-lttng210", "kernel-uneven-1cpu"];
-
-/// The one that lttng-analyses can read.
-const OF_ANALYSES: &str = "kernel-many-threads";
 
 /// How the measurement is made.
 #[derive(clap::Args)]
@@ -63,7 +57,6 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     Speed,
-    Analyses,
     Cores,
     Memory,
     Size,
@@ -127,9 +120,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         format!("{} rounds in turn; median (lowest to highest)", args.rounds),
     ]);
     bench.repeated()?;
-    if bench.wants(Part::Analyses) {
-        bench.beside_analyses()?;
-    }
     if bench.wants(Part::Size) {
         bench.sizes()?;
     }
@@ -264,35 +254,6 @@ impl Bench<'_> {
         })
     }
 
-    /// All analyses here, beside a single one of lttng-analyses.
-    fn beside_analyses(&self) -> anyhow::Result<()> {
-        let Some(trace) = testkit::unpacked_trace(OF_ANALYSES) else {
-            testkit::skip(&format!("{OF_ANALYSES} is not in the shared folder"));
-            return Ok(());
-        };
-        let (path, plain) = (trace.join("trace"), self.folder.join("plain"));
-        with_plain_metadata(&path, &plain)?;
-        let mut rows = Vec::new();
-        for peer in ["lttng-cputop", "lttng-syscallstats"] {
-            let theirs = Run::new([peer, "--no-progress"]).arg(&plain);
-            let (ours, theirs) = self.rounds(&Self::ours(&path, "1", 1)?, &theirs)?;
-            let found = ours.iter().zip(&theirs).map(|(ours, theirs)| cpu_s(theirs) / cpu_s(ours));
-            let cpu = |usages: &[Usage]| -> anyhow::Result<f64> {
-                Ok(Rounds::new(usages.iter().map(cpu_s).collect())?.median())
-            };
-            rows.push(Row {
-                name: format!("all analyses, to {peer}"),
-                found: Rounds::new(found.collect())?,
-                unit: "×",
-                bar: None,
-                ours: format!("{:.3} s", cpu(&ours)?),
-                theirs: format!("{:.3} s", cpu(&theirs)?),
-            });
-        }
-        table::print(&format!("{OF_ANALYSES} once"), "lttng-analyses", &rows);
-        Ok(())
-    }
-
     fn sizes(&self) -> anyhow::Result<()> {
         let mut rows = Vec::new();
         for name in ALL {
@@ -385,22 +346,6 @@ fn made(threads: i32, n: i64, entry: Identities) -> Summary {
         give(switch(tid, Tid::IDLE));
     }
     window.finish()
-}
-
-/// The trace with its metadata as plain text: lttng-analyses finds the tracer's version in no other.
-fn with_plain_metadata(trace: &Path, to: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(trace)? {
-        let entry = entry?;
-        let link = to.join(entry.file_name());
-        if entry.file_type()?.is_file() && entry.file_name() != "metadata" && !link.exists() {
-            symlink(entry.path().canonicalize()?, link)?;
-        }
-    }
-    let text =
-        Command::new("babeltrace2").arg("--output-format=ctf-metadata").arg(trace).output()?;
-    ensure!(text.status.success(), "babeltrace2: {}", String::from_utf8_lossy(&text.stderr));
-    Ok(fs::write(to.join("metadata"), text.stdout)?)
 }
 
 fn folder_bytes(path: &Path) -> anyhow::Result<u64> {

@@ -16,12 +16,13 @@
 
 mod adapter;
 mod error;
+pub mod job;
 mod local;
 mod periods;
 mod stitcher;
 
 pub use adapter::SpanRules;
 pub use error::Error;
-pub use local::{Analysis, Options, Windows, analyse, read_log};
+pub use local::{Analysis, Mapped, Options, Windows, analyse, read_log, unsealed};
 pub use periods::{DefinitionError, PeriodAnalysis, PeriodRules, read_periods};
 pub use stitcher::{Advance, Stitcher};

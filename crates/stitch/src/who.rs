@@ -23,7 +23,7 @@ pub const LOOK_AHEAD: Nanos = Nanos::new(60_000_000_000);
 /// Who is who at the begin of a window.
 ///
 /// Bound: CPUs, threads of which a word was seen, descriptor tables of a state dump.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identities {
     cpus: BTreeMap<CpuId, OnCpu>,
     /// Whether CPUs that are not listed are lost rather than not yet seen.
@@ -214,7 +214,7 @@ impl Identities {
 }
 
 /// Finds out who had each CPU before its first switch, from the begin of a recording or the end of a gap on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LookAhead {
     begin: Timestamp,
     /// The thread that the first switch takes away; `None` when a loss came first.

@@ -17,6 +17,7 @@ mod bpftrace;
 )]
 pub mod browser;
 mod child;
+mod chunked;
 pub mod lttng;
 pub mod pki;
 mod traces;
@@ -24,6 +25,7 @@ pub mod viewer;
 
 pub use bpftrace::bpftrace;
 pub use child::TestProcess;
+pub use chunked::Chunked;
 pub use traces::{CTF_1_8_TRACES, packed_trace, shared_dir, skip, unpacked_trace};
 
 /// Whether a program can be started at all.

@@ -1,6 +1,7 @@
 //! `throughline analyze NAME PATH…`: where the time of requests went, and what threads, CPUs and devices did.
 
 mod filter;
+mod kept;
 mod log;
 mod path;
 mod periods;
@@ -27,6 +28,8 @@ Examples:
   throughline analyze all --format json kernel/             every table, from one pass
   throughline analyze critical-path --request 1948 session/ kernel/
   throughline analyze schedlog --min 1ms --begin 16:44:07 --end 16:44:08 kernel/
+  throughline analyze phases --blocks kept/ session/        again, and with more chunks, only what is missing is read
+  throughline analyze phases --blocks s3://traces/blocks s3://traces/fleet/HOST
 
 Exit code 1: some of the data cannot be read; the rest was.";
 
@@ -116,15 +119,18 @@ struct SyscallsArgs {
 
 #[derive(clap::Args)]
 struct Input {
-    /// Folders with traces of one host in or below them: sessions, chunks, single traces
+    /// Folders with traces of one host in or below them: sessions, chunks, single traces; or s3://BUCKET[/PREFIX] with
+    /// sealed chunks
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Read everything as one piece instead of chunk by chunk; the answer is the same
-    #[arg(long)]
+    #[arg(long, conflicts_with = "blocks")]
     whole: bool,
     /// How many threads read [default: one for each CPU]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    kept: kept::Args,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -215,6 +221,9 @@ impl Input {
     }
 
     fn analyse(&self, options: &Options) -> anyhow::Result<Analysis> {
+        if self.kept.are_wanted(&self.paths) {
+            return self.kept.analyse(&self.paths, options);
+        }
         analyse(&self.paths, options).context("cannot analyse")
     }
 }

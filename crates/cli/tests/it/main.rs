@@ -12,6 +12,7 @@ mod copies;
 mod ctf_check;
 mod ctf_convert;
 mod ctf_info;
+mod kept;
 mod lami;
 mod live;
 mod live_page;

@@ -20,11 +20,15 @@ const BATCH: usize = 512;
 
 /// The summary of a window, or of its last piece, and how the reading went.
 #[derive(Debug, Default)]
-pub(crate) struct Mapped {
-    pub(crate) summary: Summary,
-    pub(crate) events: u64,
-    pub(crate) findings: Vec<String>,
-    pub(crate) more_findings: u64,
+pub struct Mapped {
+    /// What the window says.
+    pub summary: Summary,
+    /// How many event records it has.
+    pub events: u64,
+    /// What could not be read, a line each.
+    pub findings: Vec<String>,
+    /// How many findings there are beyond those kept.
+    pub more_findings: u64,
 }
 
 /// The facts of one stretch of time.

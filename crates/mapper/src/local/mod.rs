@@ -27,9 +27,10 @@ use tracedir::{ClassCache, UnsealedChunk};
 use crate::Error;
 use crate::adapter::SpanRules;
 pub(crate) use chunks::{Times, holes, times_of};
+pub use flow::Mapped;
 pub use log::read_log;
 pub(crate) use round::Stretch;
-pub(crate) use source::{Origins, Source};
+pub(crate) use source::{Origins, Source, clock, host_of, one_host};
 
 /// How recordings are cut into windows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -165,6 +166,16 @@ fn plan<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<Plan, Error> {
     Ok(Plan { source, windows, analysis: Progress { analysis, counts_from } })
 }
 
+/// The chunks among these folders that were never sealed, with what they lack.
+///
+/// # Errors
+///
+/// [`Error::Recording`] when a session's folder cannot be listed.
+pub fn unsealed<'p>(folders: impl Iterator<Item = &'p Path>) -> Result<Vec<UnsealedChunk>, Error> {
+    let sessions = chunks::sessions(folders.filter(|folder| folder.is_dir()))?;
+    Ok(sessions.into_iter().flat_map(|session| session.unsealed).collect())
+}
+
 /// The summary of one window, or of a gap.
 pub(crate) fn map(
     source: &Source,
@@ -243,7 +254,7 @@ fn threads(options: &Options) -> NonZeroUsize {
 }
 
 /// The begins and ends of the windows that these cuts give.
-fn windows(
+pub(crate) fn windows(
     mut cuts: Vec<Timestamp>,
     begin: Timestamp,
     end: Timestamp,
@@ -262,8 +273,8 @@ fn windows(
 fn map_all<W: Sync>(
     windows: &[W],
     threads: usize,
-    map: impl Fn(&W) -> flow::Mapped + Sync,
-) -> Vec<flow::Mapped> {
+    map: impl Fn(&W) -> Mapped + Sync,
+) -> Vec<Mapped> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(windows.len()));
     thread::scope(|scope| {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ctf::{TraceClass, Uuid};
 use model::{CpuId, TimeRange, Timestamp};
+use stitch::fact::Fact;
 use stitch::{Cover, Identities, LookAhead, Selection};
 use tracedir::{ClassCache, LogicalTrace, Recording, StreamCover, StreamKey};
 
@@ -63,7 +64,8 @@ impl Source {
     ) -> Result<Self, Error> {
         let all = Recording::open_with(paths, cache)?;
         learn_origins(all.traces(), origins);
-        let host = host(all.traces())?;
+        let names = all.traces().iter().filter_map(|trace| host_of(trace.class()));
+        let host = one_host(names.map(str::to_owned))?;
         let mut by_shift: BTreeMap<i64, Folders> = BTreeMap::new();
         let mut shifts = Shifts::new();
         for trace in all.traces() {
@@ -185,6 +187,18 @@ impl Source {
         streams.filter_map(|stream| stream.key().instance_id.and_then(cpu)).collect()
     }
 
+    /// The same, read as a part of recordings of this host, in which scheduler events say what threads do while this.
+    pub(crate) fn into_part_of(mut self, host: &str, scheduled: TimeRange) -> Self {
+        host.clone_into(&mut self.host);
+        self.scheduled = scheduled;
+        self
+    }
+
+    /// Gives all facts of a stretch of time in order.
+    pub(crate) fn facts(&self, range: TimeRange, give: impl FnMut(&Fact<&str>)) {
+        self.flow(range).run(give);
+    }
+
     /// The summary of one window that begins with these known, or of its last piece when somebody takes pieces.
     pub(crate) fn map<'t>(
         &self,
@@ -245,16 +259,16 @@ fn trace_of<'t>(traces: &'t [LogicalTrace], key: &StreamKey) -> Option<&'t Trace
     found.find(in_folder).map(|trace| &**trace.class())
 }
 
-/// The one host that these traces name.
-fn host(traces: &[LogicalTrace]) -> Result<String, Error> {
-    let mut hosts: Vec<String> = traces
-        .iter()
-        .filter_map(|trace| {
-            // perf calls it `host`.
-            let perf = || trace.class().env("host").and_then(|host| host.as_str());
-            trace.hostname().or_else(perf).map(str::to_owned)
-        })
-        .collect();
+/// The host that a trace names.
+pub(crate) fn host_of(class: &TraceClass) -> Option<&str> {
+    // perf calls it `host`.
+    let text = |name| class.env(name).and_then(|host| host.as_str());
+    text("hostname").or_else(|| text("host"))
+}
+
+/// The one host of these names; none when there is no name.
+pub(crate) fn one_host(names: impl Iterator<Item = String>) -> Result<String, Error> {
+    let mut hosts: Vec<String> = names.collect();
     hosts.sort_unstable();
     hosts.dedup();
     if hosts.len() > 1 {
@@ -264,7 +278,7 @@ fn host(traces: &[LogicalTrace]) -> Result<String, Error> {
 }
 
 /// The UUID of a trace's clock and its distance from the epoch.
-fn clock(class: &TraceClass) -> Option<(Uuid, i64)> {
+pub(crate) fn clock(class: &TraceClass) -> Option<(Uuid, i64)> {
     let clock = class.clock_classes().first()?;
     Some((clock.uuid?, clock.to_ns(0).ok()?))
 }

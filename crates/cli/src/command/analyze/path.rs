@@ -11,7 +11,9 @@ use super::tables::Format;
 use super::{print, tables, tell};
 use crate::outcome::Outcome;
 
+// Its group of options would have the same name as that of the tables.
 #[derive(clap::Args)]
+#[group(skip)]
 pub(super) struct Args {
     #[command(flatten)]
     tables: tables::Args,

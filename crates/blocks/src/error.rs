@@ -1,0 +1,170 @@
+//! What can go wrong.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::id::BlockId;
+
+/// Why a job cannot be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Not a place that is known.
+    #[error("{url}: not a folder, or a URL such as file:///folder or s3://bucket/prefix")]
+    Url {
+        /// What was given.
+        url: String,
+    },
+    /// The client of object stores was left out.
+    #[error("{url}: this build of throughline has no s3://: build it with --features object-store")]
+    LeftOut {
+        /// What was given.
+        url: String,
+    },
+    /// The store, or the network to it, refuses.
+    #[error("{url}: the store refuses {key}")]
+    Store {
+        /// The place.
+        url: String,
+        /// What in it.
+        key: String,
+        /// What it says.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Something is longer than anything of its kind.
+    #[error("{url}: {key} has {len} bytes; at most {most} are read")]
+    TooLong {
+        /// The place.
+        url: String,
+        /// What in it.
+        key: String,
+        /// Its length.
+        len: u64,
+        /// The longest that is read.
+        most: u64,
+    },
+    /// No chunk in a bucket: what has no manifest is not whole.
+    #[error("{url}: no sealed chunk at or below it")]
+    NoChunk {
+        /// The place.
+        url: String,
+    },
+    /// A manifest that cannot be used.
+    #[error("{name}: {problem}")]
+    Manifest {
+        /// Of which chunk.
+        name: String,
+        /// Why.
+        problem: String,
+    },
+    /// A file of a chunk is not what its manifest says.
+    #[error("{name}: not the bytes that its manifest names")]
+    Changed {
+        /// The file.
+        name: String,
+    },
+    /// What one window needs is more than the cache may hold.
+    #[error(
+        "a window needs chunks of {needed} bytes at once; the cache may hold {limit} (--cache-size)"
+    )]
+    CacheTooSmall {
+        /// Bytes of its chunks.
+        needed: u64,
+        /// Bytes that the cache may hold.
+        limit: u64,
+    },
+    /// The machine refuses.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+    /// Reading recordings failed.
+    #[error(transparent)]
+    Mapper(#[from] mapper::Error),
+    /// Summaries do not merge, or are not summaries.
+    #[error(transparent)]
+    Summary(#[from] stitch::Error),
+    /// What is sent cannot be encoded or decoded.
+    #[error("cannot be encoded or decoded")]
+    Encoding(#[from] postcard::Error),
+    /// A part of the work failed where it was done.
+    #[error("{place}: {problem}")]
+    Step {
+        /// Where.
+        place: String,
+        /// Why.
+        problem: String,
+    },
+    /// Neighbours do not merge where they were made.
+    #[error("{problem}")]
+    Stale {
+        /// What one of them did not know.
+        problem: String,
+    },
+    /// The same stretch came twice from the engine.
+    #[error("windows {first} to {last} came twice")]
+    Twice {
+        /// The first window.
+        first: usize,
+        /// The last window.
+        last: usize,
+    },
+    /// The engine ended and something is missing, again and again.
+    #[error("{missing} steps were never done, also after {attempts} attempts in a row: {why}")]
+    Incomplete {
+        /// Steps without an outcome.
+        missing: usize,
+        /// How often it was tried.
+        attempts: usize,
+        /// What was lost last.
+        why: String,
+    },
+    /// It was told to stop.
+    #[error("stopped; what is committed is not done again")]
+    Stopped,
+}
+
+/// Why the bytes of a block are not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// Something else, or nothing.
+    #[error("not a block")]
+    Magic,
+    /// Another version of the program wrote it.
+    #[error("block version {found}; this program reads {expected}")]
+    Version {
+        /// The version in the file.
+        found: u32,
+        /// The version this program writes and reads.
+        expected: u32,
+    },
+    /// The end is missing, or there is too much.
+    #[error("its length is not the one that it announces")]
+    Short,
+    /// The bytes are not those that were written.
+    #[error("its checksum is wrong")]
+    Checksum,
+    /// It is a block of another name.
+    #[error("it is another block")]
+    OtherName,
+    /// The body is not what a block is made of.
+    #[error("its body cannot be decoded")]
+    Body(#[source] postcard::Error),
+    /// The summary in it is damaged or of another version.
+    #[error("its summary: {0}")]
+    Summary(#[source] stitch::Error),
+}
+
+/// A block that was refused, by name.
+#[derive(Debug, thiserror::Error)]
+#[error("block {id} is refused and made again: {damage}")]
+pub struct Refused {
+    /// Which one.
+    pub id: BlockId,
+    /// Why.
+    pub damage: Damage,
+}

@@ -1,0 +1,254 @@
+//! Doing steps: what an engine's threads and a worker's have in common.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use mapper::job::{self, Entry, Known};
+use tracedir::ClassCache;
+
+use crate::block::{Summarised, Told};
+use crate::blocks::Blocks;
+use crate::cache::{Cache, Held};
+use crate::error::{Error, Refused};
+use crate::id::BlockId;
+use crate::store::Io;
+use crate::tree::{Fold, Node};
+use crate::work::{Outcome, Piece, Segment, Step, Work};
+
+/// How many sets of trace classes are kept for the next steps.
+const KEPT_CLASSES: usize = 16;
+/// How many places for blocks stay open.
+const KEPT_BLOCKS: usize = 16;
+
+/// Where chunks of buckets are copied to while they are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// In which folder; the system's for temporary files when absent.
+    pub folder: Option<PathBuf>,
+    /// How many bytes of files it may hold.
+    pub bytes: u64,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        Self { folder: None, bytes: 4 << 30 }
+    }
+}
+
+/// Does steps, on any number of threads at a time. It holds nothing that a step depends on: what is kept saves work.
+#[derive(Debug)]
+pub struct Hands {
+    cache: Cache,
+    io: Io,
+    classes: Mutex<Vec<ClassCache>>,
+    blocks: Mutex<Vec<((String, String), Blocks)>>,
+}
+
+impl Hands {
+    /// Hands with an empty cache.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when there is no room for the cache, or no thread.
+    pub fn new(cache: &CacheOptions) -> Result<Self, Error> {
+        Ok(Self {
+            cache: Cache::new(cache.folder.as_deref(), cache.bytes)?,
+            io: Io::start()?,
+            classes: Mutex::default(),
+            blocks: Mutex::default(),
+        })
+    }
+
+    pub(crate) const fn io(&self) -> &Io {
+        &self.io
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.cache.root()
+    }
+
+    /// Does one step.
+    #[must_use]
+    pub fn run(&self, work: &Work, step: &Step) -> Outcome {
+        let done = match step {
+            Step::Map { part, id, entry } => self.map(work, *part, *id, entry),
+            Step::Load { node, id } => self.load(work, *node, *id),
+        };
+        done.unwrap_or_else(|error| Outcome::Failed {
+            place: place(work, step),
+            problem: causes(&error),
+        })
+    }
+
+    /// Begins to merge segments of a job as far as they are whole nodes; the merges are committed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`], [`Error::Store`] when there is no place for the merges.
+    pub fn folding(&self, work: &Work) -> Result<Folding, Error> {
+        Ok(Folding { fold: Fold::new(work.parts.len()), blocks: self.blocks(work)? })
+    }
+
+    /// Where the blocks of a job are; `None` when they are not kept.
+    pub(crate) fn blocks(&self, work: &Work) -> Result<Option<Blocks>, Error> {
+        let Some(url) = &work.blocks else { return Ok(None) };
+        let key = (url.clone(), work.common.host().to_owned());
+        let mut open = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, blocks)) = open.iter().find(|(known, _)| *known == key) {
+            return Ok(Some(blocks.clone()));
+        }
+        let blocks = Blocks::open(url, work.common.host(), &self.io)?;
+        if open.len() >= KEPT_BLOCKS {
+            open.remove(0);
+        }
+        open.push((key, blocks.clone()));
+        Ok(Some(blocks))
+    }
+
+    /// What is known after a part, and its block's name. Says whether the block was made, and which was refused.
+    pub(crate) fn known(
+        &self,
+        work: &Work,
+        part: usize,
+        before: (&Known, Option<BlockId>),
+    ) -> Result<Learnt, Error> {
+        let blocks = self.blocks(work)?;
+        let (before, id_before) = before;
+        let id = BlockId::of_known(work, part, id_before)?;
+        let mut refused = None;
+        if let Some(blocks) = &blocks {
+            match blocks.get(&id)? {
+                Ok(Some(known)) => return Ok(Learnt { known, id, made: false, refused }),
+                Ok(None) => {}
+                Err(damaged) => refused = Some(damaged.line()),
+            }
+        }
+        let known = self.reading(work, part, |held, classes| {
+            let part = work.parts.get(part).ok_or_else(|| unknown(part))?;
+            Ok(job::learn(&work.common, part, before, &held.folders, classes)?)
+        })?;
+        let made = match &blocks {
+            Some(blocks) => blocks.put(&id, &known)?,
+            None => false,
+        };
+        Ok(Learnt { known, id, made, refused })
+    }
+
+    fn map(&self, work: &Work, part: usize, id: BlockId, entry: &Entry) -> Result<Outcome, Error> {
+        let mapped = self.reading(work, part, |held, classes| {
+            let part = work.parts.get(part).ok_or_else(|| unknown(part))?;
+            Ok(job::map(&work.common, part, entry, &held.folders, classes)?)
+        })?;
+        let told = Told::new(mapped.events, mapped.findings, mapped.more_findings);
+        let content = Summarised { told, summary: mapped.summary.to_bytes()? };
+        let made = u64::from(keep(self.blocks(work)?.as_ref(), &id, &content)?);
+        let node = Node::window(part);
+        Ok(Outcome::Segment(Segment { node, id, content, made, loaded: 0, refused: Vec::new() }))
+    }
+
+    fn load(&self, work: &Work, node: Node, id: BlockId) -> Result<Outcome, Error> {
+        let found = match self.blocks(work)? {
+            Some(blocks) => blocks.summarised(&id)?,
+            None => Ok(None),
+        };
+        Ok(match found {
+            Ok(Some(content)) => {
+                let refused = Vec::new();
+                Outcome::Segment(Segment { node, id, content, made: 0, loaded: 1, refused })
+            }
+            Ok(None) => Outcome::Gone { id, refused: None },
+            Err(damaged) => Outcome::Gone { id, refused: Some(damaged.line()) },
+        })
+    }
+
+    /// Reads the pieces of a part.
+    fn reading<T>(
+        &self,
+        work: &Work,
+        part: usize,
+        read: impl FnOnce(&Held<'_>, &mut ClassCache) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let numbers = work.parts.get(part).map(|part| part.pieces.as_slice()).unwrap_or_default();
+        let pieces: Vec<&Piece> =
+            numbers.iter().filter_map(|piece| work.pieces.get(*piece)).collect();
+        let held = self.cache.hold(&pieces, &self.io)?;
+        let kept = || self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut classes = kept().pop().unwrap_or_default();
+        let read = read(&held, &mut classes);
+        let mut kept = kept();
+        if kept.len() < KEPT_CLASSES {
+            kept.push(classes);
+        }
+        read
+    }
+}
+
+/// What is known after a part.
+#[derive(Debug)]
+pub(crate) struct Learnt {
+    pub(crate) known: Known,
+    pub(crate) id: BlockId,
+    pub(crate) made: bool,
+    pub(crate) refused: Option<String>,
+}
+
+/// Segments that are merged as they come.
+#[derive(Debug)]
+pub struct Folding {
+    fold: Fold,
+    blocks: Option<Blocks>,
+}
+
+impl Folding {
+    /// Takes in the next one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Fold::add`]; [`Error::Store`] when a merge cannot be committed.
+    pub fn add(&mut self, segment: Segment) -> Result<(), Error> {
+        let blocks = self.blocks.as_ref();
+        self.fold.add(segment, &mut |id, content| keep(blocks, id, content))
+    }
+
+    /// What came of them, in order.
+    #[must_use]
+    pub fn finish(self) -> Vec<Segment> {
+        self.fold.into_segments()
+    }
+}
+
+fn unknown(part: usize) -> Error {
+    Error::Step { place: format!("window {part}"), problem: "the job has none".to_owned() }
+}
+
+fn keep(blocks: Option<&Blocks>, id: &BlockId, content: &Summarised) -> Result<bool, Error> {
+    blocks.map_or(Ok(false), |blocks| blocks.put(id, content))
+}
+
+/// What a step is about, for people.
+fn place(work: &Work, step: &Step) -> String {
+    let part = match step {
+        Step::Map { part, .. } => *part,
+        Step::Load { id, .. } => return format!("block {id}"),
+    };
+    let numbers = work.parts.get(part).map(|part| part.pieces.as_slice()).unwrap_or_default();
+    let pieces = numbers.iter().filter_map(|piece| work.pieces.get(*piece));
+    let names: Vec<String> = pieces.map(Piece::name).collect();
+    format!("window {part} of {}", names.join(", "))
+}
+
+/// An error and its causes, on one line.
+pub fn causes(error: &dyn std::error::Error) -> String {
+    let next = std::iter::successors(Some(error), |error| error.source());
+    let mut lines: Vec<String> = next.map(ToString::to_string).collect();
+    // A transparent error says what its cause says.
+    lines.dedup();
+    lines.join(": ")
+}
+
+impl Refused {
+    /// As it is told.
+    pub(crate) fn line(&self) -> String {
+        causes(self)
+    }
+}

@@ -1,0 +1,272 @@
+//! A folder or a bucket, by names.
+
+#[cfg(feature = "object-store")]
+mod bucket;
+#[cfg(not(feature = "object-store"))]
+#[path = "store/no_bucket.rs"]
+mod bucket;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) use bucket::Io;
+
+use self::bucket::Bucket;
+use crate::error::Error;
+
+/// How much of a file is given at a time.
+const PIECE: usize = 256 << 10;
+
+/// A folder or a bucket, or a part of one below a prefix.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    url: String,
+    place: Place,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    Folder(PathBuf),
+    Bucket(Bucket),
+}
+
+impl Store {
+    /// Opens a folder, which is made, or `file:///folder` or `s3://bucket[/prefix]`.
+    pub(crate) fn open(url: &str, io: &Io) -> Result<Self, Error> {
+        let refused = || Error::Url { url: url.to_owned() };
+        let place = match url.split_once("://") {
+            None => folder(url)?,
+            Some(("file", path)) if path.starts_with('/') => folder(path)?,
+            Some(("s3", rest)) => {
+                let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+                if bucket.is_empty() || rest.contains(['@', '?', '#', ' ']) {
+                    return Err(refused());
+                }
+                Place::Bucket(Bucket::open(url, bucket, prefix, io)?)
+            }
+            Some(_) => return Err(refused()),
+        };
+        Ok(Self { url: url.to_owned(), place })
+    }
+
+    /// The bytes under a name; `None` when there are none.
+    pub(crate) fn get(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>, Error> {
+        let found = match &self.place {
+            Place::Folder(folder) => read(&folder.join(name), most)?,
+            Place::Bucket(bucket) => bucket.get(name, most)?,
+        };
+        self.bounded(name, found, most)
+    }
+
+    /// The bytes under each of these names, so many asked for at a time.
+    pub(crate) fn get_all(
+        &self,
+        names: &[String],
+        most: u64,
+        at_once: usize,
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        match &self.place {
+            Place::Folder(_) => names.iter().map(|name| self.get(name, most)).collect(),
+            Place::Bucket(bucket) => {
+                let found = bucket.get_all(names, most, at_once)?;
+                let named = names.iter().zip(found);
+                named.map(|(name, found)| self.bounded(name, found, most)).collect()
+            }
+        }
+    }
+
+    fn bounded(
+        &self,
+        name: &str,
+        found: Option<Found>,
+        most: u64,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        match found {
+            None => Ok(None),
+            Some(Found::Bytes(bytes)) => Ok(Some(bytes)),
+            Some(Found::TooLong(len)) => {
+                let (url, key) = (self.url.clone(), name.to_owned());
+                Err(Error::TooLong { url, key, len, most })
+            }
+        }
+    }
+
+    /// Gives the bytes under a name piece by piece.
+    pub(crate) fn stream(
+        &self,
+        name: &str,
+        mut take: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        match &self.place {
+            Place::Folder(folder) => {
+                let path = folder.join(name);
+                let failed = |source| Error::Io { path: path.clone(), source };
+                let mut file = File::open(&path).map_err(failed)?;
+                let mut piece = vec![0; PIECE];
+                loop {
+                    match file.read(&mut piece) {
+                        Ok(0) => return Ok(()),
+                        Ok(read) => take(piece.get(..read).unwrap_or_default())?,
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(failed(error)),
+                    }
+                }
+            }
+            Place::Bucket(bucket) => bucket.stream(name, take),
+        }
+    }
+
+    /// Puts bytes under a name that has none; says whether it had none.
+    pub(crate) fn create(&self, name: &str, bytes: Vec<u8>) -> Result<bool, Error> {
+        match &self.place {
+            Place::Folder(folder) => {
+                let path = folder.join(name);
+                create(&path, &bytes).map_err(|source| Error::Io { path, source })
+            }
+            Place::Bucket(bucket) => bucket.create(name, bytes),
+        }
+    }
+
+    /// Removes what is under a name, if anything is.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), Error> {
+        match &self.place {
+            Place::Folder(folder) => {
+                let path = folder.join(name);
+                match fs::remove_file(&path) {
+                    Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                        Err(Error::Io { path, source })
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Place::Bucket(bucket) => bucket.remove(name),
+        }
+    }
+
+    /// All names below one, from it on; of a folder those that lie in it.
+    pub(crate) fn list(&self, below: &str) -> Result<BTreeSet<String>, Error> {
+        match &self.place {
+            Place::Folder(folder) => {
+                let path = folder.join(below);
+                list(&path).map_err(|source| Error::Io { path, source })
+            }
+            Place::Bucket(bucket) => bucket.list(below),
+        }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+/// What is under a name.
+#[derive(Debug)]
+enum Found {
+    Bytes(Vec<u8>),
+    /// More than is read.
+    TooLong(u64),
+}
+
+fn folder(path: &str) -> Result<Place, Error> {
+    let path = PathBuf::from(path);
+    match fs::create_dir_all(&path) {
+        Ok(()) => Ok(Place::Folder(path)),
+        Err(source) => Err(Error::Io { path, source }),
+    }
+}
+
+fn read(path: &Path, most: u64) -> Result<Option<Found>, Error> {
+    let failed = |source| Error::Io { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut bytes = Vec::new();
+    let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(Some(match read as u64 > most {
+        true => Found::TooLong(read as u64),
+        false => Found::Bytes(bytes),
+    }))
+}
+
+/// Writes beside the name, and gives it the name when it is whole and the name is free.
+fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    if path.exists() {
+        return Ok(false);
+    }
+    let folder = path.parent().unwrap_or(Path::new(""));
+    fs::create_dir_all(folder)?;
+    let own = NEXT.fetch_add(1, Ordering::Relaxed);
+    let part = folder.join(format!(".{}-{own}.part", std::process::id()));
+    let linked = File::create(&part)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::hard_link(&part, path));
+    let removed = fs::remove_file(&part);
+    match linked {
+        Ok(()) => removed.map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => removed.map(|()| false),
+        Err(error) => Err(error),
+    }
+}
+
+fn list(folder: &Path) -> io::Result<BTreeSet<String>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => {
+            let name = |entry: io::Result<fs::DirEntry>| {
+                Ok(entry?.file_name().to_string_lossy().into_owned())
+            };
+            entries.map(name).collect()
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_given_bytes_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let io = Io::start().unwrap();
+        let store = Store::open(folder.path().to_str().unwrap(), &io).unwrap();
+        assert!(store.create("h/one", b"1".to_vec()).unwrap());
+        assert!(!store.create("h/one", b"2".to_vec()).unwrap());
+        assert_eq!(store.get("h/one", 10).unwrap().unwrap(), b"1"[..]);
+        assert_eq!(store.get("h/two", 10).unwrap(), None);
+        assert!(matches!(store.get("h/one", 0), Err(Error::TooLong { len: 1, most: 0, .. })));
+        assert_eq!(store.list("h").unwrap(), ["one".to_owned()].into());
+        store.remove("h/one").unwrap();
+        store.remove("h/one").unwrap();
+        assert_eq!(store.list("h").unwrap(), BTreeSet::new());
+    }
+
+    #[test]
+    fn of_many_that_put_one_name_at_once_one_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h/one");
+        let put = |n: u8| create(&path, &[n; 100]).unwrap();
+        let made: Vec<bool> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..16).map(|n| scope.spawn(move || put(n))).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert_eq!(made.iter().filter(|made| **made).count(), 1);
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!(bytes, [bytes[0]; 100]);
+        assert_eq!(list(path.parent().unwrap()).unwrap(), ["one".to_owned()].into());
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused() {
+        let io = Io::start().unwrap();
+        for url in ["gs://b", "file://host/x", "s3://", "s3://key@b/x", "s3://b/a?c"] {
+            assert!(matches!(Store::open(url, &io), Err(Error::Url { .. })), "{url}");
+        }
+    }
+}

@@ -42,6 +42,8 @@ struct Kernel {
     on: [Tid; CPUS as usize],
     threads: BTreeMap<Tid, Thread>,
     requests: u64,
+    /// Of each CPU whose events are being lost, how many switches are left; the last of them is recorded again.
+    hidden: [u8; CPUS as usize],
     facts: Vec<Fact<&'static str>>,
 }
 
@@ -59,8 +61,14 @@ pub(crate) fn facts(steps: &[Step]) -> (Vec<Fact<&'static str>>, Timestamp) {
         };
         threads.insert(Tid::new(tid), thread);
     }
-    let mut kernel =
-        Kernel { now: 1_000, on: [Tid::IDLE; 3], threads, requests: 0, facts: Vec::new() };
+    let mut kernel = Kernel {
+        now: 1_000,
+        on: [Tid::IDLE; 3],
+        threads,
+        requests: 0,
+        hidden: [0; 3],
+        facts: Vec::new(),
+    };
     for step in steps {
         kernel.step(*step);
     }
@@ -103,6 +111,10 @@ impl Kernel {
     }
 
     fn fact(&mut self, cpu: u8, tid: Tid, kind: FactKind<&'static str>) {
+        let of_kernel = !matches!(kind, FactKind::SpanBegin(_) | FactKind::SpanEnd(_));
+        if of_kernel && self.hidden[usize::from(cpu)] > 0 {
+            return;
+        }
         let pid = self.threads.get(&tid).map(|thread| thread.pid);
         self.facts.push(Fact {
             at: Timestamp::from_nanos(self.now),
@@ -137,6 +149,8 @@ impl Kernel {
             thread.state = State::Running;
         }
         self.on[usize::from(cpu)] = next;
+        let hidden = &mut self.hidden[usize::from(cpu)];
+        *hidden = hidden.saturating_sub(1);
         let comm = |tid: Tid| COMMS[usize::try_from(tid.get()).unwrap()];
         self.fact(
             cpu,
@@ -340,6 +354,7 @@ impl Kernel {
         let cpu = how % CPUS;
         let tid = Tid::new(i32::from(how / 3 % THREADS) + 1);
         let span = |name| Span { name, request: None, is_request: name == "request" };
+        let mut hides = 0;
         let kind = match how % 14 {
             0 => FactKind::CallExit {
                 name: "openat",
@@ -372,7 +387,11 @@ impl Kernel {
                 let what = match how / 14 % 6 {
                     0 => Missing::KernelEverywhere,
                     1 => Missing::Spans,
-                    _ => Missing::Kernel(CpuId::new(u32::from(cpu))),
+                    _ => {
+                        // Who comes next comes unseen, and may have been seen elsewhere meanwhile.
+                        hides = how / 14 % 2 + 2;
+                        Missing::Kernel(CpuId::new(u32::from(cpu)))
+                    }
                 };
                 FactKind::Lost { what, events: u64::from(how), packets: 1 }
             }
@@ -393,5 +412,8 @@ impl Kernel {
             },
         };
         self.fact(cpu, tid, kind);
+        if hides > 0 {
+            self.hidden[usize::from(cpu)] = hides;
+        }
     }
 }

@@ -119,9 +119,14 @@ fn every_cell_is_what_the_metadata_promise() {
         return testkit::skip("no recording kernel-basic-lttng210");
     };
     let trace = trace.to_str().unwrap();
+    // Paths are those of requests.
+    let Some(with_spans) = testkit::unpacked_trace("pair-ust-chunks-and-kernel") else {
+        return testkit::skip("no recording pair-ust-chunks-and-kernel");
+    };
     for name in NAMES {
         let classes = check_metadata(&object(&run(&["lami", name, "--metadata"])));
-        let results = object(&run(&["lami", name, trace]));
+        let of = if name == "critical-path" { with_spans.to_str().unwrap() } else { trace };
+        let results = object(&run(&["lami", name, of]));
         assert!(check_results(&results, &classes) > 0, "{name} has no row");
     }
     let peer = |arguments: &[&str]| {

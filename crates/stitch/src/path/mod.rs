@@ -440,7 +440,10 @@ impl Paths {
         self.ending.clear();
         self.most = 0;
         self.requests.keep_slowest();
-        let begun = self.open.values().copied().flatten().chain(self.asked.since).min();
+        // A request whose path leads to the left boundary may go on there with any wake-up that waits for what comes before.
+        let pending = self.requests.pending.iter().map(|(ended, _)| ended.begin);
+        let open = self.open.values().copied().flatten();
+        let begun = open.chain(pending).chain(self.asked.since).min();
         let drawn_from = if of_left { Timestamp::MIN } else { begun.unwrap_or(Timestamp::MAX) };
         self.cut_down(drawn_from);
     }

@@ -143,32 +143,29 @@ impl Stream {
     }
 
     /// Begins a data file in a chunk's folder. Packets of the chunk before from the pivot on follow it, and so do their entries;
-    /// gives how many entries that are, by the new chunk's files. When it fails the stream is where it was.
+    /// viewers find them there. When it fails the stream is where it was.
     pub(crate) fn enter(
         &mut self,
         env: &Env,
-        (from, folder): (&RelativePath, &RelativePath),
+        (from, (to, folder)): (&RelativePath, (ChunkId, &RelativePath)),
         pivot: Option<(Place, Number)>,
-    ) -> Result<Vec<u64>> {
+    ) -> Result<()> {
         let name = self.data_name(0);
         let data = Arc::new(env.root.create(&folder.join_path(&self.path), &name)?);
         let made =
             Files { data: env.files.keep(Arc::clone(&data)), data_len: 0, number: 0, index: None };
         let old = self.files.replace(made);
-        let moved = match (old, pivot) {
-            (Some(mut old), Some((pivot, note))) => {
-                let moved = self.take_along(env, (from, folder), &mut old, pivot, note);
-                if moved.is_err() {
-                    self.files = Some(old);
-                }
-                moved?
+        if let (Some(mut old), Some((pivot, note))) = (old, pivot) {
+            let moved = self.take_along(env, (from, (to, folder)), &mut old, pivot, note);
+            if moved.is_err() {
+                self.files = Some(old);
             }
-            _ => Vec::new(),
-        };
+            moved?;
+        }
         if self.kind == Kind::Metadata {
             self.feed.metadata_begins(self.shown, &data);
         }
-        Ok(moved)
+        Ok(())
     }
 
     /// Leaves the chunk without entering another.
@@ -441,11 +438,11 @@ impl Stream {
     fn take_along(
         &mut self,
         env: &Env,
-        (from, folder): (&RelativePath, &RelativePath),
+        (from, (to, folder)): (&RelativePath, (ChunkId, &RelativePath)),
         old: &mut Files,
         pivot: Place,
         note: Number,
-    ) -> Result<Vec<u64>> {
+    ) -> Result<()> {
         let kept = self.limit.and_then(|limit| limit.count).unwrap_or(u64::MAX);
         let first = pivot.file.max((old.number + 1).saturating_sub(kept));
         let numbers = first..=old.number;
@@ -473,7 +470,10 @@ impl Stream {
                 return Err(error);
             }
         };
-        // All is in the new chunk from here on.
+        // All is in the new chunk from here on. Who reads where it was is told before that is cut.
+        if let Some(left) = self.chunk {
+            self.feed.relocate(self.shown, (left, pivot.file, pivot.offset), &moved, to);
+        }
         self.finish_moving(env, moving, note);
         for place in self.merge.waiting_places() {
             let offset = if place.file == pivot.file { pivot.offset } else { 0 };
@@ -481,7 +481,7 @@ impl Stream {
             place.file = place.file.saturating_sub(pivot.file);
         }
         tracing::debug!(stream = %self.path_in_chunk(), %from, to = %folder, "packets moved to the new chunk");
-        Ok(moved)
+        Ok(())
     }
 
     fn finish_moving(&mut self, env: &Env, moving: Moving, note: Number) {

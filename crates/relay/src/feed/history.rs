@@ -1,8 +1,7 @@
 //! Reads for viewers who are behind what is in memory. Everything here waits for the disk.
 //!
-//! A file may be moved, cut or replaced while it is read. Writers tell the feed before they overwrite or delete one, and what
-//! they moved is short where it was; so entries hold if there were as many, and if the feed still knows them where they
-//! were read.
+//! A file may be moved, cut or replaced while it is read. Writers tell the feed before they overwrite, cut or delete one; so
+//! entries hold if there were as many, and if the feed still knows them where they were read.
 
 use std::io;
 

@@ -15,7 +15,7 @@ use super::Recording;
 use crate::env::Env;
 use crate::error::Error;
 use crate::error::Result;
-use crate::merge::{Merge, Place, Step};
+use crate::merge::{Merge, Step};
 use crate::names;
 use crate::resume::LastPacket;
 use crate::stream::Kind;
@@ -55,7 +55,7 @@ impl Recording {
         let folder = chunk.folder.clone();
         self.note_stream(env, &path, id)?;
         self.feed.add(session, shown, request, || env.next_trace());
-        if let Err(error) = stream.enter(env, (&folder, &folder), None) {
+        if let Err(error) = stream.enter(env, (&folder, (id, &folder)), None) {
             self.feed.forget(shown);
             return Err(error);
         }
@@ -182,20 +182,18 @@ impl Recording {
         let new = self.chunks.get(&id).ok_or(Error::UnknownChunk { chunk: id })?;
         let pivot = stream.split(env, &old, at.get())?;
         let note = pivot.zip(new.journal);
-        let moved = stream.enter(env, (&old, &new.folder), note);
+        self.feed.chunk_is_at(id, &new.folder);
+        let entered = stream.enter(env, (&old, (id, &new.folder)), note);
         let unfinished = stream.unfinished.take();
         if let Some(new) = self.chunks.get_mut(&id).filter(|_| unfinished.is_some()) {
             new.unfinished = unfinished;
         }
-        let moved = moved?;
+        entered?;
         let old = left.and_then(|id| self.chunks.get(&id)).filter(|_| pivot.is_some());
         if old.is_some_and(|old| old.misses_entries_of(&path))
             && let Some(new) = self.chunks.get_mut(&id)
         {
             new.misses_entries = true;
-        }
-        if let (Some(left), Some(Place { file, offset })) = (left, pivot) {
-            self.feed.relocate(stream.shown, (left, file, offset), &moved, id);
         }
         self.enter_chunk(handle, id)
     }

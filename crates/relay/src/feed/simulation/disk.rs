@@ -26,8 +26,15 @@ impl Disk {
     }
 
     /// Cuts the last entries off a file.
-    pub(super) fn cut(&mut self, name: FileName, count: usize) -> Vec<IndexEntry> {
-        self.files.get_mut(&name).map(|file| file.split_off(file.len() - count)).unwrap_or_default()
+    pub(super) fn cut(&mut self, name: FileName, count: usize) {
+        if let Some(file) = self.files.get_mut(&name) {
+            file.truncate(file.len() - count);
+        }
+    }
+
+    /// The last entries of a file.
+    pub(super) fn last(&self, name: FileName, count: usize) -> Vec<IndexEntry> {
+        self.files.get(&name).map(|file| file[file.len() - count..].to_vec()).unwrap_or_default()
     }
 
     pub(super) fn len(&self, name: FileName) -> usize {

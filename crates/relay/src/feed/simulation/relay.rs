@@ -250,16 +250,16 @@ impl Run {
         let name = (handle, old, self.name_of(file));
         let most = self.disk.len(name).min(3) as u64;
         let moved = super::to_usize(self.random.below(most + 1));
-        let cut = self.disk.cut(name, moved);
+        let copied = self.disk.last(name, moved);
         let sink = &mut self.sinks[number];
         let waiting = sink.merge.waiting_places().map(|place| place.offset).min();
-        let first = cut.first().map(|entry| entry.offset_bytes).or(waiting);
+        let first = copied.first().map(|entry| entry.offset_bytes).or(waiting);
         let first = first.unwrap_or(sink.place.offset);
         for place in sink.merge.waiting_places() {
             *place = Place { file: 0, offset: place.offset - first };
         }
         sink.place = Place { file: 0, offset: sink.place.offset - first };
-        let entries: Vec<IndexEntry> = cut
+        let entries: Vec<IndexEntry> = copied
             .into_iter()
             .map(|entry| IndexEntry { offset_bytes: entry.offset_bytes - first, ..entry })
             .collect();
@@ -270,11 +270,13 @@ impl Run {
         for entry in entries {
             self.disk.append((handle, new, 0), entry);
         }
-        // Somebody may look before the feed knows.
+        // Somebody may look before the feed knows, and before the old ones are cut.
         self.read_some();
         if !self.is(Mutant::SecretMoves) {
             let from = (disk::chunk_id(old), file, first);
             self.feed.relocate(handle, from, &[moved as u64], disk::chunk_id(new));
         }
+        self.read_some();
+        self.disk.cut(name, moved);
     }
 }

@@ -1,7 +1,7 @@
 //! Answers as tables for a terminal.
 
 use model::Nanos;
-use stitch::answer::{Loss, Phases, Split, Syscall, Syscalls};
+use stitch::answer::{Loss, Percentile, Phases, Split, Syscall, Syscalls};
 
 /// How many rows of a list a table shows; a line below says how many there are more.
 const SHOWN: usize = 20;
@@ -66,11 +66,16 @@ impl Table {
 pub fn phases(answer: &Phases) -> String {
     let requests = &answer.requests;
     let mut out = format!(
-        "{} requests complete, {} in part; wall time {}\n\n",
+        "{} requests complete, {} in part; wall time {}\n",
         requests.complete,
         requests.partial,
         time(requests.wall_ns),
     );
+    for Percentile { percent, high_ns, .. } in &answer.durations.percentiles {
+        let begin = if *percent == 50 { "" } else { ", " };
+        out.push_str(&format!("{begin}{percent} % within {}", time(*high_ns)));
+    }
+    out.push_str("\n\n");
     let mut table = split_table("phase", "spans");
     for phase in &answer.phases {
         table.row(split_row(printable(&phase.name), phase.spans.to_string(), &phase.split));

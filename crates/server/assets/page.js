@@ -47,6 +47,7 @@ const view = {
   sort: "wall_ns",
   descending: true,
   filter: "",
+  range: null, // the chosen column of a chart: which chart, its least and greatest nanosecond
   requestsShown: PAGE_OF_REQUESTS,
   filesShown: PAGE_OF_FILES,
 };
@@ -80,6 +81,7 @@ function draw() {
   if (empty) drawEmpty();
   else {
     drawTiles();
+    drawCharts();
     drawPhases();
     drawPhaseTable();
     drawRequests();
@@ -141,25 +143,30 @@ function drawTiles() {
   if (num(requests.complete) > 0) {
     tiles.push(tile("mean per request", "mean_ns", durationText(num(requests.wall_ns) / num(requests.complete)), {}, null));
   }
+  for (const { percent, high_ns } of answer.durations?.percentiles ?? []) {
+    tiles.push(tile(`${percent} % within`, `p${percent}_ns`, durationText(high_ns), ns(high_ns), null));
+  }
   if (list.length) tiles.push(tile("slowest", "slowest_ns", durationText(list[0].wall_ns), ns(list[0].wall_ns), requestName(list[0])));
   if (wall > 0) tiles.push(tile("mostly", "mostly", shareText(num(largest.of(whole)), wall), {}, largest.label));
   find("tiles").replaceChildren(...tiles);
 }
 
 // All phases together, exactly.
-function wholeSplit() {
-  const total = (of) => String(sum(answer.phases.map(of)));
+const wholeSplit = () => ({ spans: String(sum(answer.phases.map((phase) => phase.spans))), ...together(answer.phases) });
+
+// The times of several rows, added up exactly.
+function together(splits) {
+  const total = (of) => String(sum(splits.map(of)));
   const blocked_ns = {};
-  for (const cause of Object.keys(answer.phases[0]?.blocked_ns ?? { disk: 0, network: 0, lock: 0, timer: 0, pipe: 0, child: 0, other: 0 })) {
-    blocked_ns[cause] = total((phase) => phase.blocked_ns[cause]);
+  for (const cause of Object.keys(splits[0]?.blocked_ns ?? { disk: 0, network: 0, lock: 0, timer: 0, pipe: 0, child: 0, other: 0 })) {
+    blocked_ns[cause] = total((split) => split.blocked_ns[cause]);
   }
   return {
-    spans: total((phase) => phase.spans),
-    wall_ns: total((phase) => phase.wall_ns),
-    running_ns: total((phase) => phase.running_ns),
-    waiting_ns: total((phase) => phase.waiting_ns),
+    wall_ns: total((split) => split.wall_ns),
+    running_ns: total((split) => split.running_ns),
+    waiting_ns: total((split) => split.waiting_ns),
     blocked_ns,
-    unknown_ns: total((phase) => phase.unknown_ns),
+    unknown_ns: total((split) => split.unknown_ns),
   };
 }
 
@@ -301,7 +308,7 @@ function chosenRequests() {
   };
   const { of } = SORTS.find((sort) => sort.key === view.sort);
   const sign = view.descending ? -1 : 1;
-  return answer.request_list.filter(matches).sort((a, b) => sign * (of(a) - of(b)));
+  return answer.request_list.filter(isInRange).filter(matches).sort((a, b) => sign * (of(a) - of(b)));
 }
 
 function drawRequests() {
@@ -310,8 +317,9 @@ function drawRequests() {
   const largest = largestWall(answer.request_list);
   const { listed, unlisted } = answer.requests;
   const slowest = num(unlisted) ? `, the slowest of ${countText(num(listed) + num(unlisted))}` : "";
-  find("request-count").textContent = view.filter ? `${countText(chosen.length)} of ${countText(listed)}${slowest}` : `${countText(listed)}${slowest}`;
+  find("request-count").textContent = view.filter || view.range ? `${countText(chosen.length)} of ${countText(listed)}${slowest}` : `${countText(listed)}${slowest}`;
   find("request-table").tBodies[0].replaceChildren(...shown.flatMap((request) => requestRows(request, largest)));
+  drawRange();
   const more = find("more-requests");
   more.hidden = shown.length === chosen.length;
   more.textContent = `show ${countText(Math.min(PAGE_OF_REQUESTS, chosen.length - shown.length))} more of ${countText(chosen.length - shown.length)}`;
@@ -458,6 +466,7 @@ function saveView() {
   if (view.sort !== "wall_ns") parameters.set("sort", view.sort);
   if (!view.descending) parameters.set("order", "up");
   if (view.filter) parameters.set("filter", view.filter);
+  saveRange(parameters);
   saveLive(parameters);
   history.replaceState(null, "", `#${parameters}`);
 }
@@ -471,6 +480,7 @@ function loadView() {
   if (SORTS.some((sort) => sort.key === parameters.get("sort"))) view.sort = parameters.get("sort");
   view.descending = parameters.get("order") !== "up";
   view.filter = parameters.get("filter") ?? "";
+  loadRange(parameters);
   loadLive(parameters);
 }
 
@@ -492,6 +502,8 @@ function listen() {
   const filter = find("request-filter");
   filter.value = view.filter;
   filter.addEventListener("input", () => change(() => { view.filter = filter.value; view.requestsShown = PAGE_OF_REQUESTS; }));
+  find("request-range").addEventListener("click", () => change(() => { view.range = null; }));
+  find("charts").addEventListener("keydown", walkColumns);
   find("more-requests").addEventListener("click", () => change(() => { view.requestsShown += PAGE_OF_REQUESTS; }));
   find("more-files").addEventListener("click", () => change(() => { view.filesShown += PAGE_OF_FILES; }));
   find("legend").replaceChildren(...STATES.map((state) => el("li", {}, el("span", { class: "swatch", "data-state": state.key }), state.label)));
@@ -503,7 +515,7 @@ function listen() {
 // The exact figures of the bar under the pointer.
 function showTip(event) {
   const tip = find("tip");
-  const element = event.target.closest?.(".bar");
+  const element = event.target.closest?.(".bar, .column");
   const about = element && splitOfBar.get(element);
   tip.hidden = !about;
   if (!about) return;

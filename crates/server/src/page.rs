@@ -13,6 +13,7 @@ const MARKUP: &str = include_str!("../assets/page.html");
 const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = concat!(
     include_str!("../assets/figures.js"),
+    include_str!("../assets/charts.js"),
     include_str!("../assets/live.js"),
     include_str!("../assets/page.js")
 );

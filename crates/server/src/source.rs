@@ -177,7 +177,7 @@ fn read_json(path: &Path) -> Result<Option<Bytes>, Error> {
 }
 
 const NO_PHASES: &str = r#"{"format":"throughline-phases/1","host":"","begin_ns":0,"end_ns":0,
-"requests":{"complete":0,"partial":0,"wall_ns":0,"listed":0,"unlisted":0},"phases":[],"request_list":[],"files":[],
+"requests":{"complete":0,"partial":0,"wall_ns":0,"listed":0,"unlisted":0},"durations":{"percentiles":[],"buckets":[]},"timeline":{"slot_ns":1000000,"slots":[]},"phases":[],"request_list":[],"files":[],
 "loss":{"events_discarded":0,"packets_lost":0,"gaps":0,"unmatched_span_ends":0,"abandoned_phases":0,
 "phases_outside_requests":0,"calls_without_begin":0,"bytes_without_begin":0,"uncertain_calls":0,"ring_operations":0,
 "without_thread":0,"backward_times":0}}"#;

@@ -28,6 +28,12 @@ pub struct Phases {
     pub end_ns: i64,
     /// Requests in numbers.
     pub requests: RequestCount,
+    /// How long complete requests took.
+    #[serde(default)]
+    pub durations: Durations,
+    /// Complete requests over time.
+    #[serde(default)]
+    pub timeline: Timeline,
     /// Phases, the one with most time first; `(between)` is request time in no phase. A phase's time excludes phases in it.
     pub phases: Vec<Phase>,
     /// The slowest requests, slowest first.
@@ -51,6 +57,63 @@ pub struct RequestCount {
     pub listed: u64,
     /// How many complete ones it does not hold.
     pub unlisted: u64,
+}
+
+/// How long complete requests took. A time is known up to 1/32 of itself: by the buckets of a histogram.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Durations {
+    /// Which time that share of requests does not exceed: half, 95 % and 99 %.
+    pub percentiles: Vec<Percentile>,
+    /// Buckets with requests, the shortest times first.
+    pub buckets: Vec<DurationBucket>,
+}
+
+/// The time that a share of requests does not exceed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Percentile {
+    /// The share.
+    pub percent: u8,
+    /// The time is no less,
+    pub low_ns: u64,
+    /// and no more.
+    pub high_ns: u64,
+}
+
+/// Requests that took about as long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DurationBucket {
+    /// No less than this,
+    pub low_ns: u64,
+    /// and no more.
+    pub high_ns: u64,
+    /// How many.
+    pub requests: u64,
+    /// Their time.
+    #[serde(flatten)]
+    pub split: Split,
+}
+
+/// Complete requests by when they ended, in slots of equal width.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// The width of a slot. Slots begin at multiples of it.
+    pub slot_ns: u64,
+    /// Slots in which requests ended, in order.
+    pub slots: Vec<TimelineSlot>,
+}
+
+/// Requests that ended within a slot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimelineSlot {
+    /// When it begins.
+    pub begin_ns: i64,
+    /// How many.
+    pub requests: u64,
+    /// How long the slowest of them took.
+    pub longest_ns: u64,
+    /// Their time, also what lies before the slot.
+    #[serde(flatten)]
+    pub split: Split,
 }
 
 /// Time by what the thread did: `wall = running + waiting + all of blocked + unknown`, exactly.

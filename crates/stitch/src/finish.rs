@@ -1,6 +1,8 @@
 //! The last step: a summary with nothing to its left and right becomes an answer.
 
+mod connections;
 mod path;
+mod requests;
 mod tables;
 
 use std::cmp::Reverse;
@@ -17,7 +19,7 @@ use crate::call::{Calls, Class, ClassTerm, Figures, class_in};
 use crate::ident::{Ident, Name};
 use crate::keyed::Keyed;
 use crate::path::{Ended, Walked};
-use crate::spent::Spent;
+use crate::spent::Times;
 use crate::summary::{BETWEEN, Cover, Owner, Summary};
 use crate::thread::Thread;
 
@@ -62,6 +64,8 @@ pub fn phases(summary: &Summary) -> Phases {
             listed,
             unlisted: complete.saturating_sub(listed),
         },
+        durations: finish.durations(),
+        timeline: finish.timeline(),
         phases,
         request_list,
         files: file_rows(files),
@@ -195,7 +199,7 @@ impl<'a> Finish<'a> {
         Phase {
             name: Arc::clone(name),
             spans: phase.spans,
-            split: self.split(&phase.spent),
+            split: self.split(&phase.spent.times),
             waited_for: self.waited_for(&phase.spent.waited_for_ns),
             syscalls: self.syscalls(&phase.spent.calls),
         }
@@ -203,17 +207,17 @@ impl<'a> Finish<'a> {
 
     fn request(
         &self,
-        request: &crate::summary::Request,
+        request: &crate::requests::Request,
         paths: &BTreeMap<Ended, Walked>,
     ) -> Request {
         let mut phases = vec![RequestPhase {
             name: BETWEEN.into(),
             spans: 1,
-            split: self.split(&request.body.own),
+            split: self.split(&request.body.own.times),
         }];
         let mut calls = request.body.own.calls.clone();
         for (name, phase) in &request.body.phases {
-            let split = self.split(&phase.spent);
+            let split = self.split(&phase.spent.times);
             phases.push(RequestPhase { name: Arc::clone(name), spans: phase.spans, split });
             calls.add(phase.spent.calls.clone());
         }
@@ -246,9 +250,9 @@ impl<'a> Finish<'a> {
         }
     }
 
-    fn split(&self, spent: &Spent) -> Split {
+    fn split(&self, times: &Times) -> Split {
         let mut blocked = Blocked::default();
-        for (class, ns) in &spent.blocked_ns {
+        for (class, ns) in &times.blocked_ns {
             let sum = match self.class(class) {
                 Class::Disk => &mut blocked.disk,
                 Class::Network => &mut blocked.network,
@@ -261,11 +265,11 @@ impl<'a> Finish<'a> {
             *sum = sum.saturating_add(*ns);
         }
         Split {
-            wall_ns: spent.wall_ns(),
-            running_ns: spent.running_ns,
-            waiting_ns: spent.waiting_ns,
+            wall_ns: times.wall_ns(),
+            running_ns: times.running_ns,
+            waiting_ns: times.waiting_ns,
             blocked_ns: blocked,
-            unknown_ns: spent.unknown_ns,
+            unknown_ns: times.unknown_ns,
         }
     }
 
@@ -381,6 +385,7 @@ fn file_rows(files: BTreeMap<Arc<str>, Figures>) -> Vec<File> {
         bytes: figures.bytes,
         errors: figures.errors,
     };
+    let files = connections::by_end(files, Figures::add);
     let mut rows: Vec<File> = files.into_iter().map(row).collect();
     rows.sort_by_key(|row| (Reverse(row.ns), Arc::clone(&row.name)));
     if rows.len() > MAX_ROWS {

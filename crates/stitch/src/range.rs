@@ -1,8 +1,9 @@
 //! Summaries read from left to right: counting that begins somewhere, and logs taken out on the way.
 
 use crate::fold::Items;
+use crate::requests::Requests;
 use crate::stack::Outcome;
-use crate::summary::{Cover, LossCount, Requests, Summary};
+use crate::summary::{Cover, LossCount, Summary};
 
 /// Things that ended in a stretch of time, each by itself; [`crate::Tables::log`] makes rows of them.
 #[derive(Debug, Clone)]

@@ -18,19 +18,26 @@ pub(crate) enum Doing<'c> {
     Unknown,
 }
 
-/// Time by state, who had the CPU meanwhile, and calls.
+/// Time by state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Spent {
+pub(crate) struct Times {
     pub(crate) running_ns: u64,
     pub(crate) waiting_ns: u64,
     pub(crate) unknown_ns: u64,
+    /// Bound: classes, and files of which it is not yet known what they are.
     pub(crate) blocked_ns: BTreeMap<ClassTerm, u64>,
+}
+
+/// Time by state, who had the CPU meanwhile, and calls.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Spent {
+    pub(crate) times: Times,
     /// Who ran on the CPU that the thread was waiting for. Bound: threads that ran.
     pub(crate) waited_for_ns: BTreeMap<Tid, u64>,
     pub(crate) calls: Calls,
 }
 
-impl Spent {
+impl Times {
     pub(crate) fn time(&mut self, doing: Doing<'_>, length: Nanos) {
         let ns = length.get();
         match doing {
@@ -58,8 +65,6 @@ impl Spent {
         self.waiting_ns = self.waiting_ns.saturating_add(other.waiting_ns);
         self.unknown_ns = self.unknown_ns.saturating_add(other.unknown_ns);
         add_ns(&mut self.blocked_ns, other.blocked_ns);
-        add_ns(&mut self.waited_for_ns, other.waited_for_ns);
-        self.calls.add(other.calls);
     }
 
     pub(crate) fn resolve(&mut self, left: &impl Left) {
@@ -68,6 +73,18 @@ impl Spent {
             |class| *class = class.resolved(left),
             |sum, ns| *sum = sum.saturating_add(ns),
         );
+    }
+}
+
+impl Spent {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.times.add(other.times);
+        add_ns(&mut self.waited_for_ns, other.waited_for_ns);
+        self.calls.add(other.calls);
+    }
+
+    pub(crate) fn resolve(&mut self, left: &impl Left) {
+        self.times.resolve(left);
         self.calls.resolve(left);
     }
 }
@@ -136,6 +153,15 @@ impl Body {
             let path: Arc<str> = format!("{name}/{path}").into();
             self.phases.entry(path).or_default().add(phase);
         }
+    }
+
+    /// All of its time, that of phases too.
+    pub(crate) fn times(&self) -> Times {
+        let mut times = self.own.times.clone();
+        for phase in self.phases.values() {
+            times.add(phase.spent.times.clone());
+        }
+        times
     }
 
     pub(crate) fn add(&mut self, other: Self) {

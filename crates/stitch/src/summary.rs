@@ -4,7 +4,6 @@
 //! substitution, appending is addition, and the two commute: merging is associative. It is not commutative, and the same
 //! time twice is refused.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -18,15 +17,13 @@ use crate::error::{Assumption, Error};
 use crate::fold::{Folds, Share};
 use crate::ident::{Entry, Ident, Left, Name};
 use crate::keyed::{Keyed, Slot};
-use crate::path::{Ended, Paths};
-use crate::spent::{Body, Phase};
+use crate::path::Paths;
+use crate::requests::{Request, Requests};
+use crate::spent::Phase;
 use crate::stack::{Outcome, Stack};
 use crate::taint::{Occupant, Taint};
 use crate::thread::{LostOn, Neighbours, Thread};
 use crate::who::{Identities, Spans, Who};
-
-/// How many requests an answer lists: the slowest.
-pub const MAX_LISTED_REQUESTS: usize = 10_000;
 
 /// The phase that stands for time of a request outside all its phases.
 pub(crate) const BETWEEN: &str = "(between)";
@@ -34,7 +31,7 @@ pub(crate) const BETWEEN: &str = "(between)";
 /// Everything the analyses need to know about one host and one stretch of time.
 ///
 /// Its size is bounded by what is alive at its ends (threads, descriptors touched), by the groups its totals have
-/// (process, call, file; phase, call, file) and by [`MAX_LISTED_REQUESTS`], not by the number of events.
+/// (process, call, file; phase, call, file) and by [`crate::MAX_LISTED_REQUESTS`], not by the number of events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     pub(crate) cover: Option<Cover>,
@@ -84,27 +81,6 @@ pub(crate) struct Forgotten {
     pub(crate) files: Option<Timestamp>,
 }
 
-/// Complete requests, and how many were not.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Requests {
-    pub(crate) complete: u64,
-    pub(crate) abandoned: u64,
-    pub(crate) wall_ns: u64,
-    /// Unsorted while a window is read; at most twice [`MAX_LISTED_REQUESTS`].
-    pub(crate) slowest: Vec<Request>,
-}
-
-/// One complete request; its calls without files, its waiting without who had the CPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Request {
-    pub(crate) name: Arc<str>,
-    pub(crate) request: Option<u64>,
-    pub(crate) tid: Tid,
-    pub(crate) begin: Timestamp,
-    pub(crate) end: Timestamp,
-    pub(crate) body: Body,
-}
-
 /// What is missing or made no sense.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LossCount {
@@ -151,34 +127,6 @@ impl LossCount {
         ] {
             *mine = mine.saturating_add(more);
         }
-    }
-}
-
-impl Requests {
-    fn push(&mut self, request: Request) {
-        self.slowest.push(request);
-        if self.slowest.len() >= 2 * MAX_LISTED_REQUESTS {
-            self.keep_slowest();
-        }
-    }
-
-    /// The slowest first; equally slow ones by begin and thread, and in time order when even those are equal.
-    pub(crate) fn keep_slowest(&mut self) {
-        self.slowest
-            .sort_by_key(|request| (Reverse(request.wall_ns()), request.begin, request.tid));
-        self.slowest.truncate(MAX_LISTED_REQUESTS);
-    }
-}
-
-impl Request {
-    /// The request without what was counted in it.
-    pub(crate) fn ended(&self) -> Ended {
-        let Self { begin, end, tid, request, .. } = *self;
-        Ended { begin, end, tid, name: Arc::clone(&self.name), request }
-    }
-
-    pub(crate) fn wall_ns(&self) -> u64 {
-        self.end.since(self.begin).get()
     }
 }
 
@@ -363,8 +311,6 @@ impl Summary {
             };
             request.body.strip();
             self.paths.end_request(request.ended());
-            self.requests.complete = self.requests.complete.saturating_add(1);
-            self.requests.wall_ns = self.requests.wall_ns.saturating_add(request.wall_ns());
             self.requests.push(request);
             let between = Phase { spans: 1, spent: finished.body.own };
             self.phases.entry(BETWEEN.into()).or_default().add(between);
@@ -397,9 +343,7 @@ impl Summary {
         for phase in self.phases.values_mut() {
             phase.spent.resolve(left);
         }
-        for request in &mut self.requests.slowest {
-            request.body.resolve(left);
-        }
+        self.requests.resolve(left);
         self.paths.resolve(left);
         for (mut ident, (at, name)) in std::mem::take(&mut self.names) {
             ident.resolve(left);
@@ -476,12 +420,7 @@ impl Summary {
         for (path, phase) in right.phases {
             self.phases.entry(path).or_default().add(phase);
         }
-        let requests = right.requests;
-        self.requests.complete = self.requests.complete.saturating_add(requests.complete);
-        self.requests.abandoned = self.requests.abandoned.saturating_add(requests.abandoned);
-        self.requests.wall_ns = self.requests.wall_ns.saturating_add(requests.wall_ns);
-        self.requests.slowest.extend(requests.slowest);
-        self.requests.keep_slowest();
+        self.requests.append(right.requests);
         let threads = &mut self.threads;
         self.folds.append(right.folds, |Share { tid, ns }| {
             // Whoever leaves a CPU has a record.

@@ -254,7 +254,7 @@ impl Thread {
             State::Blocked { since, class } => (*since, Doing::Blocked(class)),
             State::Unknown { since } => (*since, Doing::Unknown),
         };
-        spent.time(doing, at.since(since));
+        spent.times.time(doing, at.since(since));
     }
 
     fn lose_stretch(&mut self, at: Timestamp) {
@@ -266,7 +266,7 @@ impl Thread {
             | State::Unknown { since } => *since,
         };
         if let Some(spent) = self.stack.top() {
-            spent.time(Doing::Unknown, at.since(since));
+            spent.times.time(Doing::Unknown, at.since(since));
         }
     }
 

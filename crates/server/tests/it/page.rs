@@ -280,6 +280,61 @@ fn a_filter_keeps_the_requests_that_match_all_its_words() {
     assert!(page.element("id=\"request-count\"", "</p>").contains(&format!("{matching} of 60")));
 }
 
+/// The columns of a chart: how many requests each has.
+fn columns(page: &Document, chart: &str) -> Vec<u64> {
+    let chart = page.element(&format!("id=\"{chart}-chart\""), "class=\"ticks\"");
+    let columns = chart.split("class=\"column\"").skip(1);
+    columns.map(|column| attribute(column, "data-count").parse().expect("a number")).collect()
+}
+
+fn attribute<'a>(element: &'a str, name: &str) -> &'a str {
+    let value = element.split_once(&format!("{name}=\"")).expect("the attribute").1;
+    value.split('"').next().expect("its end")
+}
+
+#[test]
+fn charts_hold_every_request_and_a_chosen_column_shows_its_own() {
+    let answer = sample::answer(250);
+    let script = r#"
+        const columns = [...document.querySelectorAll('#durations-chart .column:enabled')];
+        columns.at(-1).click();
+    "#;
+    let Some(page) = open_and_act(&answer, script) else { return };
+    let (timeline, durations) = (columns(&page, "timeline"), columns(&page, "durations"));
+    assert_eq!(timeline.iter().sum::<u64>(), 250, "{timeline:?}");
+    assert_eq!(durations.iter().sum::<u64>(), 250, "{durations:?}");
+    assert_ne!((timeline[0], timeline[timeline.len() - 1]), (0, 0));
+    let slowest = *durations.last().expect("a column");
+    let rows = page.element("id=\"request-table\"", "id=\"more-requests\"");
+    let shown = rows.split("<tr data-request=").skip(1).map(|row| figure(row, "wall_ns"));
+    let shown: Vec<u64> = shown.map(|wall| wall.parse().expect("a number")).collect();
+    let all: Vec<u64> = answer["request_list"]
+        .as_array()
+        .expect("requests")
+        .iter()
+        .map(|request| request["wall_ns"].as_u64().expect("a number"))
+        .collect();
+    assert_eq!(shown, all[..usize::try_from(slowest).expect("few")], "the slowest of all");
+    let chart = page.element("id=\"durations-chart\"", "class=\"ticks\"");
+    assert_eq!(chart.matches("aria-pressed=\"true\"").count(), 1);
+    for percentile in answer["durations"]["percentiles"].as_array().expect("percentiles") {
+        let (percent, high) = (&percentile["percent"], &percentile["high_ns"]);
+        let mark = format!("data-percent=\"{percent}\" data-ns=\"{high}\"");
+        assert!(chart.contains(&mark), "{mark} in {chart}");
+    }
+}
+
+#[test]
+fn an_answer_of_an_earlier_version_has_no_charts() {
+    let mut answer = sample::answer(3);
+    for key in ["durations", "timeline"] {
+        answer.as_object_mut().expect("an object").remove(key);
+    }
+    let Some(page) = open_standalone(&answer, "") else { return };
+    assert_shows(&page, &answer);
+    assert!(page.dom.contains("id=\"charts\" hidden"));
+}
+
 #[test]
 fn requests_seen_only_in_part_are_told_apart_from_none() {
     let mut answer = sample::answer(0);

@@ -85,9 +85,16 @@ impl Request {
         total(self.phases.iter().copied())
     }
 
+    fn wall_ns(&self) -> u64 {
+        self.split().iter().sum()
+    }
+
+    fn end_ns(&self) -> i64 {
+        self.begin_ns + i64::try_from(self.wall_ns()).expect("fits")
+    }
+
     fn json(&self) -> Value {
         let split = self.split();
-        let wall = i64::try_from(split.iter().sum::<u64>()).expect("fits");
         let phases: Vec<Value> = PHASES
             .iter()
             .zip(&self.phases)
@@ -96,7 +103,7 @@ impl Request {
         let by_name = grouped(self.calls.iter().map(|((_, call, _), count)| (*call, *count)));
         let head = json!({
             "id": self.id, "name": "GET /thumbnail", "process": "thumbnailer", "tid": self.tid,
-            "begin_ns": self.begin_ns, "end_ns": self.begin_ns + wall,
+            "begin_ns": self.begin_ns, "end_ns": self.end_ns(),
             "phases": phases, "syscalls": call_rows(&by_name),
         });
         row(head, &split_json(split))
@@ -116,6 +123,7 @@ pub(crate) fn answer(requests: u64) -> Value {
     list.iter_mut().take(3).for_each(add_path);
     let end_ns =
         list.iter().filter_map(|request| request["end_ns"].as_i64()).max().unwrap_or(BEGIN_NS);
+    let (durations, timeline) = (durations(&made), timeline(&made));
     let files = grouped(
         made.iter()
             .flat_map(|request| request.calls.iter().map(|((_, _, file), count)| (*file, *count))),
@@ -123,13 +131,57 @@ pub(crate) fn answer(requests: u64) -> Value {
     json!({
         "format": "throughline-phases/1", "host": "vm", "begin_ns": BEGIN_NS, "end_ns": end_ns + 1_234_567,
         "requests": {"complete": requests, "partial": 0, "wall_ns": wall, "listed": requests, "unlisted": 0},
-        "phases": by_wall(phases), "request_list": list, "files": rows(&files),
+        "durations": durations, "timeline": timeline, "phases": by_wall(phases), "request_list": list, "files": rows(&files),
         "loss": {
             "events_discarded": 0, "packets_lost": 0, "gaps": 0, "unmatched_span_ends": 0, "abandoned_phases": 0,
             "phases_outside_requests": 0, "calls_without_begin": 0, "bytes_without_begin": 0, "uncertain_calls": 0,
             "ring_operations": 0, "without_thread": 0, "backward_times": 0,
         },
     })
+}
+
+/// Requests by how long they took, in buckets of the width that the analyses give them: 32 an octave.
+fn durations(requests: &[Request]) -> Value {
+    let mut buckets = BTreeMap::<u64, Vec<&Request>>::new();
+    for request in requests {
+        let wall = request.wall_ns();
+        buckets.entry(wall & !bucket_mask(wall)).or_default().push(request);
+    }
+    let mut lengths: Vec<u64> = requests.iter().map(Request::wall_ns).collect();
+    lengths.sort_unstable();
+    let percentile = |percent: usize| {
+        let exact = lengths.get((lengths.len() * percent).div_ceil(100).checked_sub(1)?)?;
+        let (low, high) = (exact & !bucket_mask(*exact), exact | bucket_mask(*exact));
+        Some(json!({"percent": percent, "low_ns": low, "high_ns": high}))
+    };
+    let percentiles: Vec<Value> = [50, 95, 99].into_iter().filter_map(percentile).collect();
+    let rows = buckets.into_iter().map(|(low, some)| {
+        let head =
+            json!({"low_ns": low, "high_ns": low | bucket_mask(low), "requests": some.len()});
+        row(head, &split_json(total(some.iter().map(|request| request.split()))))
+    });
+    json!({"percentiles": percentiles, "buckets": rows.collect::<Vec<_>>()})
+}
+
+/// The bits that the values of a bucket differ in.
+fn bucket_mask(value: u64) -> u64 {
+    (1 << value.ilog2().saturating_sub(5)) - 1
+}
+
+/// Requests by when they ended, in slots of 10 ms.
+fn timeline(requests: &[Request]) -> Value {
+    const SLOT_NS: i64 = 10_000_000;
+    let mut slots = BTreeMap::<i64, Vec<&Request>>::new();
+    for request in requests {
+        slots.entry(request.end_ns() / SLOT_NS).or_default().push(request);
+    }
+    let rows = slots.into_iter().map(|(slot, some)| {
+        let longest = some.iter().map(|request| request.wall_ns()).max();
+        let head =
+            json!({"begin_ns": slot * SLOT_NS, "requests": some.len(), "longest_ns": longest});
+        row(head, &split_json(total(some.iter().map(|request| request.split()))))
+    });
+    json!({"slot_ns": SLOT_NS, "slots": rows.collect::<Vec<_>>()})
 }
 
 /// A request that a loader and the disk kept waiting: the same shape for every wall time, in whole nanoseconds.

@@ -34,7 +34,7 @@ pub(crate) use irq::{Handler, Irqs};
 pub(crate) use net::Interfaces;
 pub(crate) use pages::PageRow;
 pub(crate) use sieve::Item;
-pub(crate) use stat::{Histogram, Stat};
+pub(crate) use stat::{Histogram, Stat, bucket, percentile, values};
 pub(crate) use top::{KEPT, Top, rank};
 pub(crate) use wake::{Latencies, Latency, ThreadLatencies, Wake};
 

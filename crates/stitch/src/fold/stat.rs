@@ -114,7 +114,7 @@ impl Histogram {
     }
 
     /// Buckets in use and how many values each has, in ascending order.
-    fn used(&self) -> impl Iterator<Item = (u16, u64)> {
+    fn used(&self) -> impl Iterator<Item = (u16, u64)> + Clone {
         let (few, lowest, counts): (&[_], _, &[_]) = match &self.0 {
             Buckets::Few(few) => (few, 0, &[]),
             Buckets::Many { lowest, counts } => (&[], *lowest, counts),
@@ -133,14 +133,24 @@ impl Histogram {
 
     /// The bucket in which the value lies that `percent` of all values do not exceed; `None` when there is none.
     pub(crate) fn percentile(&self, percent: u64) -> Option<(u64, u64)> {
-        let all: u64 = self.used().fold(0, |sum, (_, count)| sum.saturating_add(count));
-        let rank = (u128::from(all) * u128::from(percent)).div_ceil(100).max(1);
-        let mut seen = 0_u128;
-        self.used().find_map(|(bucket, count)| {
-            seen += u128::from(count);
-            (seen >= rank).then(|| values(bucket))
-        })
+        percentile(self.used(), percent)
     }
+}
+
+/// The bucket in which the value lies that `percent` of all values do not exceed: of buckets and their counts, in ascending
+/// order. `None` when there is no value.
+pub(crate) fn percentile(
+    used: impl Iterator<Item = (u16, u64)> + Clone,
+    percent: u64,
+) -> Option<(u64, u64)> {
+    let all: u64 = used.clone().fold(0, |sum, (_, count)| sum.saturating_add(count));
+    let rank = (u128::from(all) * u128::from(percent)).div_ceil(100).max(1);
+    let mut seen = 0_u128;
+    let mut used = used;
+    used.find_map(|(bucket, count)| {
+        seen += u128::from(count);
+        (seen >= rank).then(|| values(bucket))
+    })
 }
 
 impl Buckets {
@@ -215,7 +225,8 @@ impl<'de> Deserialize<'de> for Histogram {
 /// How many buckets there are.
 const BUCKETS: u16 = 1_920;
 
-fn bucket(value: u64) -> u16 {
+/// The bucket of a value.
+pub(crate) fn bucket(value: u64) -> u16 {
     let bits = u64::BITS - value.leading_zeros();
     let octave = bits.saturating_sub(PER_OCTAVE.trailing_zeros() + 1);
     let bucket = u64::from(octave * PER_OCTAVE) + (value >> octave);
@@ -223,7 +234,7 @@ fn bucket(value: u64) -> u16 {
 }
 
 /// The least and the greatest value of a bucket.
-fn values(bucket: u16) -> (u64, u64) {
+pub(crate) fn values(bucket: u16) -> (u64, u64) {
     let bucket = u32::from(bucket);
     let octave = (bucket / PER_OCTAVE).saturating_sub(1);
     let step = u64::from(bucket - octave * PER_OCTAVE);

@@ -1,6 +1,6 @@
 //! Answers compared byte for byte, and what must hold inside each. Shared with the tests of crate `mapper`.
 
-use stitch::answer::{CriticalPath, Phases, Split};
+use stitch::answer::{CriticalPath, Durations, Phases, Request, Split, Timeline};
 use stitch::{Question, Subject, Summary};
 
 pub(crate) fn answers(summary: &Summary) -> (String, String) {
@@ -58,7 +58,60 @@ pub(crate) fn path_holds(path: &CriticalPath, wall_ns: u64) {
     assert!(reached == 0 || path.is_longer, "{path:?}");
 }
 
+/// Every request is in the bucket of its length and in the slot of its end, with all of its time.
+fn groups_hold(answer: &Phases) {
+    let Durations { percentiles, buckets } = &answer.durations;
+    let requests = &answer.request_list;
+    for bucket in buckets {
+        let took =
+            |request: &&Request| (bucket.low_ns..=bucket.high_ns).contains(&request.split.wall_ns);
+        group_holds(requests.iter().filter(took), bucket.requests, &bucket.split);
+    }
+    let Timeline { slot_ns, slots } = &answer.timeline;
+    let width = i64::try_from(*slot_ns).unwrap();
+    for slot in slots {
+        assert_eq!(slot.begin_ns % width, 0);
+        let ended =
+            |request: &&Request| (slot.begin_ns..slot.begin_ns + width).contains(&request.end_ns);
+        let inside = requests.iter().filter(ended);
+        let longest = inside.clone().map(|request| request.split.wall_ns).max();
+        assert_eq!(longest, Some(slot.longest_ns), "{slot:?}");
+        group_holds(inside, slot.requests, &slot.split);
+    }
+    let counts = [
+        buckets.iter().map(|bucket| bucket.requests).sum::<u64>(),
+        slots.iter().map(|slot| slot.requests).sum::<u64>(),
+    ];
+    assert_eq!(counts, [answer.requests.complete; 2]);
+    let mut lengths: Vec<u64> = requests.iter().map(|request| request.split.wall_ns).collect();
+    lengths.sort_unstable();
+    for percentile in percentiles {
+        let rank = (lengths.len() * usize::from(percentile.percent)).div_ceil(100);
+        let exact = lengths[rank - 1];
+        assert!((percentile.low_ns..=percentile.high_ns).contains(&exact), "{percentile:?}");
+    }
+    assert_eq!(percentiles.is_empty(), lengths.is_empty());
+}
+
+fn group_holds<'a>(requests: impl Iterator<Item = &'a Request> + Clone, count: u64, split: &Split) {
+    assert_eq!(requests.clone().count() as u64, count, "{split:?}");
+    let times =
+        |of: fn(&Split) -> u64| requests.clone().map(|request| of(&request.split)).sum::<u64>();
+    let parts: [fn(&Split) -> u64; 5] = [
+        |split| split.wall_ns,
+        |split| split.running_ns,
+        |split| split.waiting_ns,
+        |split| split.blocked_ns.network,
+        |split| split.unknown_ns,
+    ];
+    for of in parts {
+        assert_eq!(of(split), times(of), "{split:?}");
+    }
+    assert_eq!(crate::compare::parts(split), split.wall_ns);
+}
+
 pub(crate) fn sums_hold(answer: &Phases) {
+    groups_hold(answer);
     for request in &answer.request_list {
         assert_eq!(parts(&request.split), request.split.wall_ns, "{request:?}");
         let phases: u64 = request.phases.iter().map(|phase| phase.split.wall_ns).sum();

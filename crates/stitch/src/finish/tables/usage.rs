@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use model::{Pid, Tid};
 
+use super::super::connections::by_end;
 use super::{Make, column, disk, number};
 use crate::call::Figures;
 use crate::ident::Kind as FileKind;
@@ -75,6 +76,20 @@ struct Moved {
 }
 
 impl Moved {
+    fn append(&mut self, more: Self) {
+        let Self { all, calls, disk, net, read, written } = more;
+        for (sum, more) in [
+            (&mut self.all, all),
+            (&mut self.calls, calls),
+            (&mut self.disk, disk),
+            (&mut self.net, net),
+            (&mut self.read, read),
+            (&mut self.written, written),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
     fn add(&mut self, of: Option<Operation>, kind: FileKind, figures: &Figures) {
         let bytes = figures.bytes;
         let add = |sum: &mut u64| *sum = sum.saturating_add(bytes);
@@ -141,7 +156,7 @@ impl Make<'_> {
     }
 
     fn per_file(&self, files: BTreeMap<Arc<str>, Moved>) -> Table {
-        let mut rows: Vec<_> = files.into_iter().collect();
+        let mut rows: Vec<_> = by_end(files, Moved::append).into_iter().collect();
         rows.sort_by(|(one, a), (other, b)| b.all.cmp(&a.all).then_with(|| one.cmp(other)));
         let rows = rows.into_iter().map(|(name, moved)| {
             let Moved { all, calls, read, written, .. } = moved;

@@ -373,7 +373,7 @@ impl Cells {
 
 /// Takes memory in small pieces: by default they grow from batch to batch, and each batch then counts as many times what
 /// is in it.
-fn texts() -> StringViewBuilder {
+pub(crate) fn texts() -> StringViewBuilder {
     StringViewBuilder::new().with_fixed_block_size(32 << 10)
 }
 

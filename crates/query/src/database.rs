@@ -1,5 +1,6 @@
 //! Questions in SQL, and their answers batch by batch.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,11 +16,13 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use futures_util::StreamExt;
+use mapper::PeriodRules;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tracedir::{ClassCache, ReadOptions, Recording};
 
 use crate::error::Error;
+use crate::items::Items;
 use crate::source::{Lost, Progress, Recordings};
 use crate::table::{Catalog, PUBLIC};
 
@@ -63,13 +66,14 @@ impl std::fmt::Debug for Database {
 }
 
 impl Database {
-    /// Opens all traces at or below `paths`.
+    /// Opens all traces at or below `paths`; the table of periods has those that `periods` defines.
     ///
     /// # Errors
     /// As [`Recording::open_as`]; [`Error::Io`] when no thread can be started.
     pub fn open<P: AsRef<Path>>(
         paths: &[P],
         options: &ReadOptions,
+        periods: Option<PeriodRules>,
         limits: &Limits,
     ) -> Result<Self, Error> {
         let recording = Recording::open_as(paths, options, &mut ClassCache::default())?;
@@ -89,7 +93,11 @@ impl Database {
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema("throughline", PUBLIC);
         let context = SessionContext::new_with_config_rt(config, environment);
-        context.register_catalog("throughline", Arc::new(Catalog::new(&recordings)));
+        let paths = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+        let threads = NonZeroUsize::new(limits.threads);
+        let analysing = mapper::Options { threads, ..mapper::Options::default() };
+        let items = Items::new(paths, analysing, periods, Arc::clone(&recordings));
+        context.register_catalog("throughline", Arc::new(Catalog::new(&recordings, items)));
         Ok(Self { context, recordings, runtime })
     }
 

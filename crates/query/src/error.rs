@@ -11,6 +11,12 @@ pub enum Error {
     /// The recordings cannot be opened.
     #[error(transparent)]
     Trace(Box<tracedir::Error>),
+    /// The recordings cannot be analysed.
+    #[error(transparent)]
+    Analysis(Box<mapper::Error>),
+    /// The table of periods is asked for, and none are defined.
+    #[error("no periods are defined for the table phases: --period 'NAME : BEGIN : END'")]
+    NoPeriods,
     /// The question cannot be understood, or not be answered.
     #[error("{}", first_line(.0))]
     Query(#[source] Box<DataFusionError>),
@@ -46,9 +52,22 @@ impl From<tracedir::Error> for Error {
     }
 }
 
+impl From<mapper::Error> for Error {
+    fn from(error: mapper::Error) -> Self {
+        Self::Analysis(Box::new(error))
+    }
+}
+
 impl From<DataFusionError> for Error {
     fn from(error: DataFusionError) -> Self {
-        Self::Query(Box::new(error))
+        match error {
+            // What a table of ours could not do says so itself.
+            DataFusionError::External(error) => match error.downcast::<Self>() {
+                Ok(own) => *own,
+                Err(error) => Self::Query(Box::new(DataFusionError::External(error))),
+            },
+            error => Self::Query(Box::new(error)),
+        }
     }
 }
 

@@ -104,47 +104,14 @@ impl Names {
     }
 
     fn answered(&self, condition: &Expr) -> Answered {
-        if let Some(range) = self.range(condition) {
+        if let Some(range) = range(condition, &self.ts, nanos) {
             return Answered::ByTime(range);
         }
         if self.is_of_class(condition) { Answered::ByClass } else { Answered::Elsewhere }
     }
 
-    fn is_ts(&self, expr: &Expr) -> bool {
-        matches!(expr, Expr::Column(column) if column.name == self.ts)
-    }
-
-    /// The times for which a condition about `ts` alone holds.
-    fn range(&self, condition: &Expr) -> Option<RangeInclusive<i64>> {
-        const NONE: RangeInclusive<i64> = RangeInclusive::new(1, 0);
-        match condition {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-                let (constant, op) = if self.is_ts(left) {
-                    (right, *op)
-                } else if self.is_ts(right) {
-                    (left, op.swap()?)
-                } else {
-                    return None;
-                };
-                let at = nanos(constant)?;
-                Some(match op {
-                    Operator::Eq => at..=at,
-                    Operator::Lt => at.checked_sub(1).map_or(NONE, |last| i64::MIN..=last),
-                    Operator::LtEq => i64::MIN..=at,
-                    Operator::Gt => at.checked_add(1).map_or(NONE, |first| first..=i64::MAX),
-                    Operator::GtEq => at..=i64::MAX,
-                    _ => return None,
-                })
-            }
-            Expr::Between(Between { expr, negated: false, low, high }) if self.is_ts(expr) => {
-                Some(nanos(low)?..=nanos(high)?)
-            }
-            _ => None,
-        }
-    }
-
     /// Whether a condition is about nothing but what a class of a stream decides, and cannot fail.
-    fn is_of_class(&self, expr: &Expr) -> bool {
+    pub(crate) fn is_of_class(&self, expr: &Expr) -> bool {
         use Operator as O;
         let all = |parts: &[&Expr]| parts.iter().all(|part| self.is_of_class(part));
         match expr {
@@ -190,8 +157,42 @@ impl Names {
     }
 }
 
+/// The values of a column for which a condition about it alone holds.
+pub(crate) fn range(
+    condition: &Expr,
+    column: &str,
+    constant: impl Fn(&Expr) -> Option<i64>,
+) -> Option<RangeInclusive<i64>> {
+    const NONE: RangeInclusive<i64> = RangeInclusive::new(1, 0);
+    let is_column = |expr: &Expr| matches!(expr, Expr::Column(found) if found.name == column);
+    match condition {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let (value, op) = if is_column(left) {
+                (right, *op)
+            } else if is_column(right) {
+                (left, op.swap()?)
+            } else {
+                return None;
+            };
+            let at = constant(value)?;
+            Some(match op {
+                Operator::Eq => at..=at,
+                Operator::Lt => at.checked_sub(1).map_or(NONE, |last| i64::MIN..=last),
+                Operator::LtEq => i64::MIN..=at,
+                Operator::Gt => at.checked_add(1).map_or(NONE, |first| first..=i64::MAX),
+                Operator::GtEq => at..=i64::MAX,
+                _ => return None,
+            })
+        }
+        Expr::Between(Between { expr, negated: false, low, high }) if is_column(expr) => {
+            Some(constant(low)?..=constant(high)?)
+        }
+        _ => None,
+    }
+}
+
 /// A constant point in time.
-fn nanos(constant: &Expr) -> Option<i64> {
+pub(crate) fn nanos(constant: &Expr) -> Option<i64> {
     match constant {
         Expr::Literal(ScalarValue::TimestampNanosecond(Some(at), None), _) => Some(*at),
         _ => None,

@@ -2,10 +2,11 @@
 //!
 //! In go paths and a question, out come rows. What a question does not ask for is not read: conditions on the time pass
 //! over packets, conditions on the class over event records, and of the others only the columns that are asked for are
-//! decoded ([`filter`]). Printing rows is [`format`]; which columns there are stands in [`columns`].
+//! decoded ([`filter`]). What analyses find in the event records are tables of their own ([`items`]). Printing rows is [`format`]; which columns there are stands in [`columns`].
 //!
 //! Vocabulary:
 //! - **table**: `events`, all event records; and one for each event record class, by its name ([`table`]);
+//! - **item**: something that an analysis finds: a span, a thread, a file;
 //! - **question**: one SQL statement that changes nothing; **answer**: its rows, in batches of Arrow arrays;
 //! - **condition**: a part of `WHERE` that must hold; **pushed down**: answered where event records are read.
 //!
@@ -15,7 +16,7 @@
 //! use query::{Database, Limits};
 //!
 //! let limits = Limits { memory_bytes: 1 << 30, threads: 2 };
-//! let database = Database::open(&["session/"], &Default::default(), &limits)?;
+//! let database = Database::open(&["session/"], &Default::default(), None, &limits)?;
 //! let mut answer = database.ask("select class, count(*) from events group by class")?;
 //! while let Some(batch) = answer.next_batch()? {
 //!     println!("{} rows", batch.num_rows());
@@ -29,6 +30,8 @@ mod database;
 mod error;
 mod filter;
 pub mod format;
+mod items;
+mod rows;
 mod scan;
 mod source;
 mod table;

@@ -1,6 +1,6 @@
 //! The recordings that are asked, and what asking them came to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -58,6 +58,10 @@ struct Seen {
     findings: BTreeMap<usize, Vec<String>>,
     /// Findings that were counted only.
     more: BTreeMap<usize, u64>,
+    /// What reading all streams together found. Bound: as many findings as one reading keeps.
+    of_all: Lost,
+    findings_of_all: BTreeSet<String>,
+    more_of_all: u64,
 }
 
 impl Recordings {
@@ -83,12 +87,25 @@ impl Recordings {
         *known = findings.more().max(*known);
     }
 
+    /// Takes note of what reading all streams together came to.
+    pub(crate) fn note_all(&self, lost: Lost, findings: &[String], more: u64) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.of_all.event_records = seen.of_all.event_records.max(lost.event_records);
+        seen.of_all.packets = seen.of_all.packets.max(lost.packets);
+        seen.more_of_all = seen.more_of_all.max(more);
+        seen.findings_of_all.extend(findings.iter().cloned());
+    }
+
     pub(crate) fn lost(&self) -> Lost {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.lost.values().fold(Lost::default(), |sum, lost| Lost {
+        let sum = seen.lost.values().fold(Lost::default(), |sum, lost| Lost {
             event_records: sum.event_records + lost.event_records,
             packets: sum.packets + lost.packets,
-        })
+        });
+        Lost {
+            event_records: sum.event_records.max(seen.of_all.event_records),
+            packets: sum.packets.max(seen.of_all.packets),
+        }
     }
 
     /// What could not be opened or read, and how much more there was.
@@ -97,7 +114,9 @@ impl Recordings {
         let mut all: Vec<String> = opened.kept().iter().map(ToString::to_string).collect();
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         all.extend(seen.findings.values().flatten().cloned());
-        (all, opened.more() + seen.more.values().sum::<u64>())
+        let known: BTreeSet<String> = all.iter().cloned().collect();
+        all.extend(seen.findings_of_all.difference(&known).cloned());
+        (all, (opened.more() + seen.more.values().sum::<u64>()).max(seen.more_of_all))
     }
 
     /// Bytes of all stream files.

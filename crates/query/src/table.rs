@@ -12,6 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::columns::{self, Column, Common, Source};
 use crate::filter::{Names, Split};
+use crate::items::{self, Items, Name};
 use crate::scan::{ByClass, Question, ScanExec};
 use crate::source::Recordings;
 
@@ -126,8 +127,8 @@ impl TableProvider for Events {
 #[derive(Debug)]
 pub(crate) struct Tables {
     recordings: Arc<Recordings>,
-    /// Whether classes alone are found.
-    only_classes: bool,
+    /// What tables of items are read from; nothing where classes alone are found.
+    items: Option<Arc<Items>>,
 }
 
 #[async_trait]
@@ -136,8 +137,9 @@ impl SchemaProvider for Tables {
         let traces = self.recordings.recording.traces();
         let classes = traces.iter().flat_map(|trace| trace.class().event_record_classes());
         let mut names: Vec<String> = classes.map(|class| class.name().to_owned()).collect();
-        if !self.only_classes {
+        if self.items.is_some() {
             names.push(EVENTS.to_owned());
+            names.extend(Name::ALL.map(|name| name.word().to_owned()));
         }
         names.sort_unstable();
         names.dedup();
@@ -146,8 +148,13 @@ impl SchemaProvider for Tables {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
         let recordings = Arc::clone(&self.recordings);
-        if name == EVENTS && !self.only_classes {
-            return Ok(Some(Arc::new(Events::all(recordings))));
+        if let Some(items) = &self.items {
+            if name == EVENTS {
+                return Ok(Some(Arc::new(Events::all(recordings))));
+            }
+            if let Some(name) = Name::of(name) {
+                return Ok(Some(Arc::new(items::Table::new(Arc::clone(items), name))));
+            }
         }
         let table = Events::of_class(recordings, name);
         Ok(table.map(|table| -> Arc<dyn TableProvider> { Arc::new(table) }))
@@ -156,7 +163,8 @@ impl SchemaProvider for Tables {
     fn table_exist(&self, name: &str) -> bool {
         let traces = self.recordings.recording.traces();
         let mut classes = traces.iter().flat_map(|trace| trace.class().event_record_classes());
-        (name == EVENTS && !self.only_classes) || classes.any(|class| class.name() == name)
+        let is_own = name == EVENTS || Name::of(name).is_some();
+        (is_own && self.items.is_some()) || classes.any(|class| class.name() == name)
     }
 }
 
@@ -171,10 +179,9 @@ pub(crate) struct Catalog {
 pub(crate) const PUBLIC: &str = "public";
 
 impl Catalog {
-    pub(crate) fn new(recordings: &Arc<Recordings>) -> Self {
-        let tables =
-            |only_classes| Arc::new(Tables { recordings: Arc::clone(recordings), only_classes });
-        Self { public: tables(false), classes: tables(true) }
+    pub(crate) fn new(recordings: &Arc<Recordings>, items: Items) -> Self {
+        let tables = |items| Arc::new(Tables { recordings: Arc::clone(recordings), items });
+        Self { public: tables(Some(Arc::new(items))), classes: tables(None) }
     }
 }
 

@@ -46,6 +46,7 @@ mod window;
 pub mod answer;
 pub mod fact;
 pub mod periods;
+pub mod spans;
 pub mod table;
 
 pub use error::{Assumption, Error};

@@ -37,7 +37,8 @@ impl Summary {
     /// the selection asks for no log.
     pub fn take_log(&mut self) -> Option<Log> {
         self.close();
-        self.folds.take_log().map(Log)
+        let waits = self.paths.waits.sieve.take_log();
+        self.folds.take_log().map(|items| Log(Items { waits, ..items }))
     }
 
     /// Puts nothing to the left of what is counted.

@@ -23,7 +23,7 @@ pub struct Selection {
     /// Moving so many bytes: calls, which may move none, and requests.
     pub bytes: Between,
     /// What is kept one by one besides.
-    pub log: Option<Logged>,
+    pub logs: Vec<Logged>,
     /// Whether the longest calls that work on files are kept besides. They take more room than all totals of few calls.
     pub longest_calls: bool,
     /// Which paths are kept besides those of the slowest requests.
@@ -52,6 +52,10 @@ pub enum Logged {
     Calls,
     /// Requests to block devices.
     Requests,
+    /// Stretches of time for which a thread had a CPU.
+    Turns,
+    /// Waits of threads, by cause.
+    Waits,
 }
 
 impl Default for Between {

@@ -422,7 +422,7 @@ impl Summary {
         }
         self.requests.append(right.requests);
         let threads = &mut self.threads;
-        self.folds.append(right.folds, |Share { tid, ns }| {
+        self.folds.append(right.folds, |Share { tid, ns, .. }| {
             // Whoever leaves a CPU has a record.
             if let Some(thread) = threads.get_mut(&tid) {
                 thread.counted.cpu.get_or_insert_default().had(ns);

@@ -108,6 +108,7 @@ impl Window {
     #[must_use]
     pub fn selecting(mut self, selection: &Arc<Selection>) -> Self {
         self.summary.folds.select(selection);
+        self.summary.paths.waits.sieve.select(selection);
         self.summary.paths.ask(selection.paths);
         self
     }
@@ -115,7 +116,7 @@ impl Window {
     /// How many items it has logged.
     #[must_use]
     pub fn logged(&self) -> usize {
-        self.summary.folds.logged()
+        self.summary.folds.logged() + self.summary.paths.waits.sieve.len()
     }
 
     /// The time of the last fact; the begin while there is none.

@@ -4,7 +4,7 @@ mod filter;
 mod kept;
 mod log;
 mod path;
-mod periods;
+pub(crate) mod periods;
 mod tables;
 
 use std::io::{self, Write};

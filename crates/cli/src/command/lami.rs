@@ -111,12 +111,13 @@ impl Args {
 
     /// All rows of a log: the interface has them in one document.
     fn log(&self, options: &Options, tables: &Tables<'_>) -> anyhow::Result<Option<Table>> {
-        let selection = Selection { log: self.subject.logged(), ..Selection::default() };
+        let Some(logged) = self.subject.logged() else { return Ok(None) };
+        let selection = Selection { logs: vec![logged], ..Selection::default() };
         let options = Options { selection: Some(Arc::new(selection)), ..options.clone() };
         let limit = self.limit.unwrap_or(usize::MAX);
         let mut all: Option<Table> = None;
         read_log(&self.paths, &options, &mut |log| {
-            let part = tables.log(log);
+            let part = tables.log(logged, log);
             match &mut all {
                 Some(all) => all.rows.extend(part.rows),
                 None => all = Some(part),

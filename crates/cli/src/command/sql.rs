@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use query::format::{Format, Writer};
 use query::{Answer, Database, Limits, Progress};
 
+use super::analyze::periods::PeriodArgs;
 use super::read::{ClockArgs, explained};
 use crate::outcome::{Outcome, complain};
 use crate::units::parse_size;
@@ -22,6 +23,9 @@ Examples:
   throughline sql 'select next_comm, count(*) from sched_switch group by 1 order by 2 desc limit 10' kernel/
   throughline sql \"select ts, tid, fields from events where class like 'net_%' and ts < '2026-11-20T16:44:08'\" kernel/
   throughline sql 'select * from \"svc:request_begin\"' --format csv ust/
+  throughline sql 'select name, count(*), sum(duration) from syscalls group by name order by 3 desc' kernel/
+  throughline sql \"select * from spans where kind = 'blocked' and comm = 'postgres' and duration > 1000000\" kernel/
+  throughline sql --period 'req : svc:begin : svc:end' --period-key 'req : id' 'select * from phases' ust/
   throughline sql 'show tables' session/                which there are; 'describe sched_switch': their columns
   throughline sql 'select * from sched_switch' --format parquet -w switches.parquet kernel/
   throughline sql 'explain analyze select ...' kernel/  what was read for it
@@ -51,6 +55,8 @@ pub(crate) struct Args {
     threads: Option<u16>,
     #[command(flatten)]
     clocks: ClockArgs,
+    #[command(flatten, next_help_heading = "The table phases")]
+    periods: PeriodArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -86,9 +92,12 @@ fn open(args: &Args) -> anyhow::Result<Database> {
         memory_bytes: usize::try_from(args.memory).unwrap_or(usize::MAX),
         threads: args.threads.map_or_else(all, usize::from),
     };
-    Database::open(&args.paths, &args.clocks.options(), &limits).map_err(|error| match error {
-        query::Error::Trace(error) => explained(*error),
-        error => error.into(),
+    let periods = args.periods.rules()?;
+    Database::open(&args.paths, &args.clocks.options(), periods, &limits).map_err(|error| {
+        match error {
+            query::Error::Trace(error) => explained(*error),
+            error => error.into(),
+        }
     })
 }
 

@@ -24,6 +24,8 @@ mod process;
 mod read;
 mod read_options;
 mod sealed;
+#[cfg(feature = "sql")]
+mod sql;
 mod thumbnailer;
 mod tls;
 mod up;

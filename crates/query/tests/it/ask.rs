@@ -8,7 +8,8 @@ use query::{Database, Error, Limits};
 pub(crate) const LIMITS: Limits = Limits { memory_bytes: 256 << 20, threads: 2 };
 
 pub(crate) fn open(path: &Path) -> Database {
-    Database::open(&[path], &tracedir::ReadOptions::default(), &LIMITS).expect("it is a trace")
+    Database::open(&[path], &tracedir::ReadOptions::default(), None, &LIMITS)
+        .expect("it is a trace")
 }
 
 /// The answer in a format, and what its scans counted.

@@ -7,6 +7,7 @@
 )]
 
 mod ask;
+mod items;
 mod made;
 mod pushdown;
 mod recorded;

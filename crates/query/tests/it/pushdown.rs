@@ -108,7 +108,7 @@ fn what_takes_more_memory_than_allowed_is_refused() {
     let ask = |memory_bytes| {
         let limits = query::Limits { memory_bytes, threads: 2 };
         let options = tracedir::ReadOptions::default();
-        let database = query::Database::open(&[folder.path()], &options, &limits).unwrap();
+        let database = query::Database::open(&[folder.path()], &options, None, &limits).unwrap();
         let everything = "select length(string_agg(fields, '')) > 1000000 from events";
         asked(&database, everything, Format::Csv).map(|(answer, _)| answer)
     };

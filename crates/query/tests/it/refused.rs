@@ -62,7 +62,8 @@ fn a_question_of_any_depth_is_answered_or_refused() {
 #[test]
 fn paths_without_a_trace_are_refused() {
     let folder = tempdir().unwrap();
-    let refused = Database::open(&[folder.path()], &tracedir::ReadOptions::default(), &LIMITS);
+    let refused =
+        Database::open(&[folder.path()], &tracedir::ReadOptions::default(), None, &LIMITS);
     let Err(Error::Trace(why)) = refused else { panic!("{refused:?}") };
     assert!(matches!(*why, tracedir::Error::NoTrace { .. }), "{why:?}");
 }

@@ -8,12 +8,13 @@ mod log;
 mod operations;
 mod path;
 mod sched;
+mod spans;
 mod syscalls;
 mod usage;
 
 use std::sync::Arc;
 
-use model::{CpuId, Tid, TimeRange};
+use model::{CpuId, Pid, Tid, TimeRange};
 
 pub(super) use irq::irq as irq_cell;
 
@@ -22,6 +23,7 @@ use crate::fact::Line;
 use crate::fold::{Histogram, Stat};
 use crate::range::Log;
 use crate::select::Logged;
+use crate::spans::{FileRow, Span, ThreadRow};
 use crate::summary::Summary;
 use crate::table::{Bound, Cell, Class, Column, Kind, Table};
 
@@ -238,15 +240,49 @@ impl<'a> Tables<'a> {
             | Subject::Iolog
             | Subject::Syscalllog
             | Subject::Disklog => {
-                make.summary.clone().take_log().iter().map(|log| make.log(log)).collect()
+                let log = make.summary.clone().take_log();
+                log.iter().zip(subject.logged()).map(|(log, of)| make.log(of, log)).collect()
             }
         }
     }
 
     /// The rows of a log, which may be one of another summary of the same time or of a part of it.
     #[must_use]
-    pub fn log(&self, log: &Log) -> Table {
-        self.0.log(log)
+    pub fn log(&self, of: Logged, log: &Log) -> Table {
+        self.0.log(of, log)
+    }
+
+    /// Everything that a log holds, also what is not certain, kind by kind, each in the order of its ends.
+    pub fn spans(&self, log: &Log, give: &mut dyn FnMut(Span)) {
+        self.0.spans(log, give);
+    }
+
+    /// What lies across the begin or the end of the summary, of these kinds; interrupts and requests to block devices,
+    /// which are over at once, are left out.
+    pub fn open_spans(&self, of: &[Logged], give: &mut dyn FnMut(Span)) {
+        self.0.open_spans(of, give);
+    }
+
+    /// The process of a thread, when it is known.
+    #[must_use]
+    pub fn process(&self, tid: Tid) -> Option<Pid> {
+        self.0.summary.who.process(tid)
+    }
+
+    /// The last command name of a thread; empty when it is unknown.
+    #[must_use]
+    pub fn comm(&self, tid: Tid) -> Arc<str> {
+        self.0.finish.comm(tid)
+    }
+
+    /// A row for each thread number, in their order.
+    pub fn threads(&self, give: &mut dyn FnMut(ThreadRow)) {
+        self.0.threads(give);
+    }
+
+    /// A row for each process, file and name of calls that worked on it.
+    pub fn files(&self, give: &mut dyn FnMut(FileRow)) {
+        self.0.files(give);
     }
 }
 

@@ -28,7 +28,18 @@ pub(crate) struct CallRow {
     pub(crate) errors: BTreeMap<u16, u64>,
 }
 
-/// One complete call.
+/// How sure it is that a call ran from its begin to its end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sure {
+    #[default]
+    Certain,
+    /// Events were lost before its return, which may be that of a later call of its name.
+    Uncertain,
+    /// Nobody saw it begin.
+    Unbegun,
+}
+
+/// One call that returned.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct DoneCall {
     pub(crate) tid: Tid,
@@ -42,6 +53,9 @@ pub(crate) struct DoneCall {
     pub(crate) file: Option<Ident>,
     /// Whether its return value stands for a file.
     makes: bool,
+    /// Only logs have any that is not certain, and what is logged is given away before a summary is written.
+    #[serde(skip)]
+    pub(crate) sure: Sure,
 }
 
 /// Calls of one thread; its first return may wait for its begin.
@@ -75,7 +89,7 @@ impl Item for DoneCall {
         match log {
             Logged::Calls => true,
             Logged::Operations => self.operation().is_some(),
-            Logged::Interrupts | Logged::Latencies | Logged::Requests => false,
+            _ => false,
         }
     }
 
@@ -107,6 +121,23 @@ impl DoneCall {
             fd: call.fd,
             file: if with_file { file() } else { None },
             makes: matches!(call.makes, Makes::One(_)),
+            sure: Sure::Certain,
+        }
+    }
+
+    /// One whose begin nobody saw.
+    fn unbegun(exit: &HeadExit) -> Self {
+        Self {
+            tid: exit.tid,
+            name: exit.name.clone(),
+            begin: exit.at,
+            end: exit.at,
+            cpu: exit.cpu,
+            ret: exit.ret,
+            fd: None,
+            file: exit.opened.clone().map(Ident::named),
+            makes: false,
+            sure: Sure::Unbegun,
         }
     }
 
@@ -210,12 +241,24 @@ impl CallStats {
                 if call.is_uncertain || exit.taint.is_certain() {
                     let row = thread.rows.or_default(&call.name);
                     row.uncertain = row.uncertain.saturating_add(1);
+                    self.sieve.note(Logged::Calls, || DoneCall {
+                        sure: Sure::Uncertain,
+                        ..DoneCall::of(call, exit, true)
+                    });
                     return;
                 }
                 let with_file = self.sieve.selection().is_some();
                 self.take(thread, &DoneCall::of(call, exit, with_file));
             }
-            InFlight::Birth | InFlight::Nothing | InFlight::Call(_) => {}
+            InFlight::Birth if exit.name.is_empty() && exit.ret == 0 => {}
+            InFlight::Birth | InFlight::Nothing | InFlight::Call(_) => self.note_unbegun(exit),
+        }
+    }
+
+    /// Logs a return of a call that nobody saw begin.
+    fn note_unbegun(&mut self, exit: &HeadExit) {
+        if !exit.is_birth() {
+            self.sieve.note(Logged::Calls, || DoneCall::unbegun(exit));
         }
     }
 
@@ -278,8 +321,16 @@ impl CallStats {
     }
 
     /// The same with nothing to the left: no call had begun there.
-    pub(crate) fn closed(self) -> Self {
-        Self { taken_over: BTreeMap::new(), ..self }
+    pub(crate) fn closed(mut self) -> Self {
+        self.taken_over().values().for_each(|exit| self.note_unbegun(exit));
+        self
+    }
+
+    /// Nothing lies to the left of a thread: no call had begun there.
+    pub(crate) fn close_thread(&mut self, thread: &mut ThreadCalls) {
+        if let Some(exit) = thread.head.take() {
+            self.note_unbegun(&exit);
+        }
     }
 
     /// The same, and nothing counted.
@@ -294,11 +345,6 @@ impl ThreadCalls {
             self.rows.or_default(&name).append(&row);
         }
         self.head = right.head.or(self.head.take());
-    }
-
-    /// Nothing lies to the left: no call had begun there.
-    pub(crate) fn close(&mut self) {
-        self.head = None;
     }
 
     pub(crate) fn empty(&mut self) {

@@ -6,7 +6,9 @@
 use model::{CpuId, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::sieve::{Item, Sieve};
 use crate::keyed::Keyed;
+use crate::select::Logged;
 
 /// What one thread had of all CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +25,40 @@ pub(crate) struct CpuTime {
     /// The first and the last moment at which something happened on a CPU.
     pub(crate) seen: Option<(Timestamp, Timestamp)>,
     forgotten: Option<Timestamp>,
+    /// What is logged is given away before a summary is written.
+    #[serde(skip)]
+    pub(crate) sieve: Sieve<Turn>,
+}
+
+/// A stretch of time for which a thread had a CPU, from one switch to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn {
+    pub(crate) tid: Tid,
+    pub(crate) cpu: CpuId,
+    pub(crate) begin: Timestamp,
+    pub(crate) end: Timestamp,
+}
+
+impl Item for Turn {
+    fn begin(&self) -> Timestamp {
+        self.begin
+    }
+
+    fn end(&self) -> Timestamp {
+        self.end
+    }
+
+    fn is_in(&self, log: Logged) -> bool {
+        log == Logged::Turns
+    }
+
+    fn tid(&self) -> Option<Tid> {
+        Some(self.tid)
+    }
+
+    fn cpu(&self) -> Option<CpuId> {
+        Some(self.cpu)
+    }
 }
 
 /// One CPU.
@@ -47,6 +83,8 @@ enum Had {
 pub(crate) struct Share {
     pub(crate) tid: Tid,
     pub(crate) ns: u64,
+    /// From when to when.
+    times: (Timestamp, Timestamp),
 }
 
 impl CpuRow {
@@ -102,7 +140,24 @@ impl CpuTime {
         had: Had,
         last: (Timestamp, Had),
     ) -> Option<Share> {
-        self.cpu(cpu).step(at, had, last)
+        let share = self.cpu(cpu).step(at, had, last);
+        self.note(cpu, share);
+        share
+    }
+
+    fn note(&mut self, cpu: CpuId, share: Option<Share>) {
+        if let Some(Share { tid, times: (begin, end), .. }) = share {
+            self.sieve.note(Logged::Turns, || Turn { tid, cpu, begin, end });
+        }
+    }
+
+    /// Of each CPU: who had it up to its first switch, and who has it since its last one.
+    pub(crate) fn edges(&self) -> impl Iterator<Item = (CpuId, [Option<(Timestamp, Tid)>; 2])> {
+        let turn = |edge| match edge {
+            Some((at, Had::Thread(tid))) if tid != Tid::IDLE => Some((at, tid)),
+            _ => None,
+        };
+        self.cpus.iter().map(move |(cpu, busy)| (*cpu, [turn(busy.first), turn(busy.last)]))
     }
 
     fn cpu(&mut self, cpu: CpuId) -> &mut Busy {
@@ -122,11 +177,15 @@ impl CpuTime {
         for (cpu, more) in right.cpus.into_entries() {
             let busy = self.cpu(cpu);
             if let (Some((at, had)), Some(last)) = (more.first, more.last) {
-                busy.step(at, had, last).into_iter().for_each(&mut charge);
+                let share = busy.step(at, had, last);
+                share.into_iter().for_each(&mut charge);
+                self.note(cpu, share);
             }
+            let busy = self.cpu(cpu);
             busy.busy_ns = busy.busy_ns.saturating_add(more.busy_ns);
             busy.idle_ns = busy.idle_ns.saturating_add(more.idle_ns);
         }
+        self.sieve.append(right.sieve);
         for at in right.seen.into_iter().flat_map(|(first, last)| [first, last]) {
             self.see(at);
         }
@@ -135,12 +194,12 @@ impl CpuTime {
 
     /// The same, and nothing counted before `at`: time from there on is.
     pub(crate) fn emptied(self, at: Timestamp) -> Self {
-        let Self { mut cpus, seen, forgotten } = self;
+        let Self { mut cpus, seen, forgotten, sieve } = self;
         for busy in cpus.values_mut() {
             let last = busy.last.map(|(_, had)| (at, had));
             *busy = Busy { busy_ns: 0, idle_ns: 0, first: None, last };
         }
-        Self { cpus, seen: seen.map(|_| (at, at)), forgotten }
+        Self { cpus, seen: seen.map(|_| (at, at)), forgotten, sieve: sieve.emptied() }
     }
 
     /// The same with nothing to either side: the time before the first switch and after the last one counts as far as
@@ -180,6 +239,6 @@ impl Busy {
             return None;
         }
         self.busy_ns = self.busy_ns.saturating_add(ns);
-        Some(Share { tid, ns })
+        Some(Share { tid, ns, times: (since, until) })
     }
 }

@@ -25,15 +25,16 @@ use serde::{Deserialize, Serialize};
 use crate::call::{HeadExit, InFlight};
 use crate::fact::{Fact, FactKind, Missing};
 use crate::ident::Left;
-use crate::select::{Logged, Selection};
+use crate::path::Wait;
+use crate::select::Selection;
 
-pub(crate) use calls::{CallRow, CallStats, DoneCall, Lengths, ThreadCalls};
-pub(crate) use cpu::{CpuRow, CpuTime, Share};
+pub(crate) use calls::{CallRow, CallStats, DoneCall, Lengths, Sure, ThreadCalls};
+pub(crate) use cpu::{CpuRow, CpuTime, Share, Turn};
 pub(crate) use disk::{DiskRow, Disks, Request};
 pub(crate) use irq::{Handler, Irqs};
 pub(crate) use net::Interfaces;
 pub(crate) use pages::PageRow;
-pub(crate) use sieve::Item;
+pub(crate) use sieve::{Item, Sieve};
 pub(crate) use stat::{Histogram, Stat, bucket, percentile, values};
 pub(crate) use top::{KEPT, Top, rank};
 pub(crate) use wake::{Latencies, Latency, ThreadLatencies, Wake};
@@ -62,13 +63,15 @@ pub(crate) struct Counted {
     pub(crate) pages: Option<PageRow>,
 }
 
-/// What a log holds.
-#[derive(Debug, Clone)]
-pub(crate) enum Items {
-    Interrupts(Vec<Handler>),
-    Latencies(Vec<Latency>),
-    Calls(Vec<DoneCall>),
-    Requests(Vec<Request>),
+/// What a log holds: of each kind, what the selection asks for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Items {
+    pub(crate) interrupts: Vec<Handler>,
+    pub(crate) latencies: Vec<Latency>,
+    pub(crate) calls: Vec<DoneCall>,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) turns: Vec<Turn>,
+    pub(crate) waits: Vec<Wait>,
 }
 
 impl Counted {
@@ -170,6 +173,7 @@ impl Folds {
         self.latencies.sieve.select(selection);
         self.irqs.sieve.select(selection);
         self.disks.sieve.select(selection);
+        self.cpu.sieve.select(selection);
     }
 
     /// How many items are logged.
@@ -178,28 +182,34 @@ impl Folds {
             + self.latencies.sieve.len()
             + self.irqs.sieve.len()
             + self.disks.sieve.len()
+            + self.cpu.sieve.len()
     }
 
-    /// Takes the log out, in order; `None` where none is wanted.
+    /// Takes the log out, each kind in order, all but waits; `None` where none is wanted.
     pub(crate) fn take_log(&mut self) -> Option<Items> {
-        Some(match self.calls.sieve.selection()?.log? {
-            Logged::Interrupts => Items::Interrupts(self.irqs.sieve.take_log()),
-            Logged::Latencies => Items::Latencies(self.latencies.sieve.take_log()),
-            Logged::Operations | Logged::Calls => Items::Calls(self.calls.sieve.take_log()),
-            Logged::Requests => Items::Requests(self.disks.sieve.take_log()),
+        self.calls.sieve.selection().filter(|selection| !selection.logs.is_empty())?;
+        Some(Items {
+            interrupts: self.irqs.sieve.take_log(),
+            latencies: self.latencies.sieve.take_log(),
+            calls: self.calls.sieve.take_log(),
+            requests: self.disks.sieve.take_log(),
+            turns: self.cpu.sieve.take_log(),
+            waits: Vec::new(),
         })
     }
 
     /// The same with nothing to the left. Nothing that was counted changes, but what began at the left boundary at last
     /// counts or does not.
     pub(crate) fn closed<'t>(self, threads: impl Iterator<Item = (Tid, &'t mut Counted)>) -> Self {
+        let mut calls = self.calls.closed();
         let threads = threads.map(|(tid, thread)| {
-            thread.calls.close();
+            calls.close_thread(&mut thread.calls);
             (tid, &mut thread.latencies)
         });
+        let latencies = self.latencies.close(threads);
         Self {
-            calls: self.calls.closed(),
-            latencies: self.latencies.close(threads),
+            calls,
+            latencies,
             irqs: self.irqs.closed(),
             cpu: self.cpu,
             disks: self.disks.closed(),

@@ -69,10 +69,21 @@ impl<T: Item> Sieve<T> {
     pub(crate) fn passes(&mut self, item: &T) -> bool {
         let Some(selection) = &self.selection else { return true };
         let passes = selection.takes(item);
-        if passes && selection.log.is_some_and(|log| item.is_in(log)) {
+        if passes && selection.logs.iter().any(|log| item.is_in(*log)) {
             self.log.push(item.clone());
         }
         passes
+    }
+
+    /// Logs an item that is in no total that is selected, where a log of such items is asked for.
+    pub(crate) fn note(&mut self, log: Logged, item: impl FnOnce() -> T) {
+        let Some(selection) = self.selection.as_ref().filter(|all| all.logs.contains(&log)) else {
+            return;
+        };
+        let item = item();
+        if selection.takes(&item) {
+            self.log.push(item);
+        }
     }
 
     pub(crate) fn append(&mut self, right: Self) {

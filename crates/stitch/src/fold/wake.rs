@@ -106,6 +106,14 @@ impl ThreadLatencies {
         self.all = Stat::NONE;
     }
 
+    /// The wake-up that waits for a CPU.
+    pub(crate) fn pending(&self) -> Option<Wake> {
+        match self.register.tail {
+            Tail::Off(wake) => wake,
+            Tail::AsLeft | Tail::Running => None,
+        }
+    }
+
     /// It leaves its CPU, or a new thread begins under its number.
     pub(crate) fn off(&mut self) {
         if self.register.tail == Tail::AsLeft {

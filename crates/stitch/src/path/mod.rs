@@ -38,7 +38,7 @@ pub use requests::MAX_PATHS;
 pub use trail::MAX_HOPS;
 pub(crate) use trail::{Costs, Hop, Walked, What};
 use waits::Waits;
-pub(crate) use waits::{WaitRow, Waker};
+pub(crate) use waits::{Wait, WaitRow, Waker};
 
 /// How many nodes a trail has before what nobody will draw is added up.
 const MAX_TRAIL: usize = 1 << 16;
@@ -146,7 +146,7 @@ impl Paths {
 
     /// What ended so far does not count; what is open goes on.
     pub(crate) fn count_from_here(&mut self) {
-        self.waits = Waits::default();
+        self.waits = self.waits.emptied();
         self.requests = Requests::default();
     }
 
@@ -330,8 +330,7 @@ impl Paths {
             State::Ended => self.trail.push(Node::Origin(tid)),
             State::Asleep(class) => {
                 if matches!(first.how, How::GotCpu | How::Seen) {
-                    let ns = first.at.since(since).get();
-                    self.waits.count(tid, &class, Waker::Unknown, ns);
+                    self.waits.count(tid, &class, Waker::Unknown, (since, first.at));
                 }
                 self.trail.step(goes_on(What::Asleep(Box::new(class), Waker::Unknown)))
             }
@@ -365,10 +364,10 @@ impl Paths {
             }
             State::New => slept(What::Ready),
             State::Asleep(class) => {
-                let ns = wake.at.since(*since).get();
+                let times = (*since, wake.at);
                 let class = class.clone();
                 let slept = slept(What::Asleep(Box::new(class.clone()), wake.by));
-                self.waits.count(tid, &class, wake.by, ns);
+                self.waits.count(tid, &class, wake.by, times);
                 slept
             }
         };
@@ -650,6 +649,16 @@ impl Paths {
         }
         nothing.append(rest);
         nothing
+    }
+
+    /// Who is asleep at the end, since when and for what.
+    pub(crate) fn asleep(&self) -> impl Iterator<Item = (Tid, Timestamp, &ClassTerm)> {
+        self.threads.iter().filter_map(|(tid, register)| match &register.tail {
+            Tail::Known(Stretch { since, state: State::Asleep(class), .. }) => {
+                Some((*tid, *since, class))
+            }
+            _ => None,
+        })
     }
 
     /// The path of a thread from the end, at `until`, back to a time. `None` when it is as at the left boundary or ended.

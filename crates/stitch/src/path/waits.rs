@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use model::Tid;
+use model::{Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::handlers::OnLeft;
 use crate::call::{ClassTerm, resolve_keys};
 use crate::fact::Line;
-use crate::fold::{Histogram, Stat};
+use crate::fold::{Histogram, Item, Sieve, Stat};
 use crate::ident::Left;
 use crate::keyed::Keyed;
+use crate::select::Logged;
 
 /// Who woke a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -45,6 +46,37 @@ pub(crate) struct Waits {
     pub(crate) causes: Keyed<Tid, BTreeMap<ClassTerm, WaitRow>>,
     /// Bound: pairs of threads of which one woke the other.
     pub(crate) wakers: Keyed<Tid, BTreeMap<Waker, Stat>>,
+    /// What is logged is given away before a summary is written.
+    #[serde(skip)]
+    pub(crate) sieve: Sieve<Wait>,
+}
+
+/// One wait.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Wait {
+    pub(crate) tid: Tid,
+    pub(crate) begin: Timestamp,
+    pub(crate) end: Timestamp,
+    pub(crate) class: ClassTerm,
+    pub(crate) waker: Waker,
+}
+
+impl Item for Wait {
+    fn begin(&self) -> Timestamp {
+        self.begin
+    }
+
+    fn end(&self) -> Timestamp {
+        self.end
+    }
+
+    fn is_in(&self, log: Logged) -> bool {
+        log == Logged::Waits
+    }
+
+    fn tid(&self) -> Option<Tid> {
+        Some(self.tid)
+    }
 }
 
 impl WaitRow {
@@ -55,7 +87,15 @@ impl WaitRow {
 }
 
 impl Waits {
-    pub(super) fn count(&mut self, tid: Tid, class: &ClassTerm, waker: Waker, ns: u64) {
+    pub(super) fn count(
+        &mut self,
+        tid: Tid,
+        class: &ClassTerm,
+        waker: Waker,
+        (begin, end): (Timestamp, Timestamp),
+    ) {
+        let ns = end.since(begin).get();
+        self.sieve.note(Logged::Waits, || Wait { tid, begin, end, class: class.clone(), waker });
         let causes = self.causes.or_default(&tid);
         let row = match causes.get_mut(class) {
             Some(row) => row,
@@ -66,7 +106,15 @@ impl Waits {
         self.wakers.or_default(&tid).entry(waker).or_default().take(ns);
     }
 
+    /// The same, and nothing counted.
+    pub(super) fn emptied(&self) -> Self {
+        Self { sieve: self.sieve.emptied(), ..Self::default() }
+    }
+
     pub(super) fn resolve(&mut self, left: &impl Left) {
+        for wait in self.sieve.logged_mut() {
+            wait.class = wait.class.resolved(left);
+        }
         for causes in self.causes.values_mut() {
             let add = |row: &mut WaitRow, more: WaitRow| row.append(&more);
             resolve_keys(causes, |class| *class = class.resolved(left), add);
@@ -75,6 +123,9 @@ impl Waits {
 
     /// Puts in who woke where the left boundary's handlers decide.
     pub(super) fn resolve_wakers(&mut self, told: impl Fn(Waker) -> Waker) {
+        for wait in self.sieve.logged_mut() {
+            wait.waker = told(wait.waker);
+        }
         for wakers in self.wakers.values_mut() {
             let add = |stat: &mut Stat, more: Stat| stat.append(&more);
             resolve_keys(wakers, |waker| *waker = told(*waker), add);
@@ -82,6 +133,7 @@ impl Waits {
     }
 
     pub(super) fn append(&mut self, right: Self) {
+        self.sieve.append(right.sieve);
         for (tid, causes) in right.causes.into_entries() {
             let mine = self.causes.or_default(&tid);
             for (class, row) in causes {

@@ -38,8 +38,15 @@ fn answers(all: &[Fact<&str>], cuts: &[Timestamp], end: Timestamp, choices: &[u1
         let parts: Vec<Summary> = parts.map(|range| map(all, range, &selection)).collect();
         let summary = reduce(parts, choices);
         let subjects = Subject::LOGS.iter().chain(&Subject::ALL);
+        for of in [Logged::Turns, Logged::Waits].iter().filter(|of| selection.logs.contains(of)) {
+            let log = summary.clone().take_log().unwrap();
+            let tables = Tables::new(&summary, &question);
+            text += &lines(&[tables.log(*of, &log)]);
+            tables.spans(&log, &mut |span| text += &format!("{span:?}\n"));
+            tables.open_spans(&selection.logs, &mut |span| text += &format!("{span:?}\n"));
+        }
         for subject in subjects {
-            if subject.logged().is_none_or(|logged| selection.log == Some(logged)) {
+            if subject.logged().is_none_or(|logged| selection.logs.contains(&logged)) {
                 text += &lines(&stitch::tables(&summary, *subject, &question));
             }
         }
@@ -47,13 +54,19 @@ fn answers(all: &[Fact<&str>], cuts: &[Timestamp], end: Timestamp, choices: &[u1
     text
 }
 
-fn selections() -> [Selection; 6] {
-    let log = |logged| Selection { log: Some(logged), ..Selection::default() };
+fn selections() -> [Selection; 8] {
+    let log = |logged| Selection { logs: vec![logged], ..Selection::default() };
     [
         log(Logged::Interrupts),
         log(Logged::Latencies),
         log(Logged::Operations),
         log(Logged::Requests),
+        log(Logged::Turns),
+        Selection {
+            tids: Some(vec![Tid::new(1), Tid::new(2)]),
+            logs: vec![Logged::Waits, Logged::Calls, Logged::Latencies],
+            ..Selection::default()
+        },
         Selection {
             ns: Between { least: 200, greatest: 5_000 },
             longest_calls: true,
@@ -101,7 +114,7 @@ proptest! {
         let begin = Timestamp::from_nanos(0);
         let question = Question::default();
         for subject in Subject::LOGS {
-            let selection = Arc::new(Selection { log: subject.logged(), ..Selection::default() });
+            let selection = Arc::new(Selection { logs: subject.logged().into_iter().collect(), ..Selection::default() });
             let whole = map(&all, (begin, end), &selection);
             let tables = Tables::new(&whole, &question);
             let mut parts = String::new();
@@ -109,7 +122,7 @@ proptest! {
             for range in windows(cuts.clone(), begin, end) {
                 left = left.merge(map(&all, range, &selection)).unwrap();
                 let log = left.take_log().unwrap();
-                parts += &lines(&[tables.log(&log)]);
+                parts += &lines(&[tables.log(subject.logged().unwrap(), &log)]);
             }
             same(&lines(&tables.of(subject)), &parts);
         }
@@ -128,7 +141,7 @@ proptest! {
         let cuts: Vec<Timestamp> = cuts.into_iter().map(|part| at(part, end)).collect();
         let question = Question::default();
         for subject in Subject::LOGS {
-            let selection = Arc::new(Selection { log: subject.logged(), ..Selection::default() });
+            let selection = Arc::new(Selection { logs: subject.logged().into_iter().collect(), ..Selection::default() });
             let part = |cuts: &[Timestamp], from, to| {
                 let ranges = windows(cuts.to_vec(), from, to).into_iter().filter(|(a, b)| a < b);
                 reduce(ranges.map(|range| map(&all, range, &selection)).collect(), &choices)

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use mapper::{Options, read_log};
 use report::tables::Lines;
 use stitch::table::Table;
-use stitch::{Subject, Tables};
+use stitch::{Logged, Subject, Tables};
 
 use super::filter::FilterArgs;
 use super::{Input, print, tell};
@@ -52,8 +52,10 @@ impl Args {
         let mut printer = Printer::new(self.format);
         let question = self.filter.question(None);
         let tables = Tables::new(&analysis.summary, &question);
-        let rows = Rows { tables: &tables, subject, limit: self.limit.unwrap_or(usize::MAX) };
-        rows.read(&self.input, &options, &mut |part| printer.print(part))?;
+        if let Some(of) = subject.logged() {
+            let rows = Rows { tables: &tables, of, limit: self.limit.unwrap_or(usize::MAX) };
+            rows.read(&self.input, &options, &mut |part| printer.print(part))?;
+        }
         if self.format == Format::Table {
             print(&report::tables::missing(&stitch::loss(&analysis.summary)))?;
         }
@@ -64,7 +66,7 @@ impl Args {
 /// The rows of a log, with names as the tables have them.
 struct Rows<'a> {
     tables: &'a Tables<'a>,
-    subject: Subject,
+    of: Logged,
     limit: usize,
 }
 
@@ -77,11 +79,11 @@ impl Rows<'_> {
         give: &mut dyn FnMut(&Table) -> io::Result<()>,
     ) -> anyhow::Result<()> {
         let mut selection = options.selection.as_deref().cloned().unwrap_or_default();
-        selection.log = self.subject.logged();
+        selection.logs = vec![self.of];
         let options = Options { selection: Some(Arc::new(selection)), ..options.clone() };
         let mut written = Ok(());
         read_log(&input.paths, &options, &mut |log| {
-            let mut part = self.tables.log(log);
+            let mut part = self.tables.log(self.of, log);
             part.rows.truncate(self.limit);
             self.limit -= part.rows.len();
             written = give(&part);

@@ -20,17 +20,8 @@ Examples:
 pub(super) struct Args {
     #[command(flatten)]
     filter: PeriodFilterArgs,
-    /// Events that begin and end periods, as expressions of `read --grep`; without END the next begin ends one. A period with a
-    /// parent begins only inside of one, and ends with it; may be repeated
-    #[arg(long, value_name = "NAME[(PARENT)] : BEGIN [: END]", required = true)]
-    period: Vec<String>,
-    /// Fields whose values must be alike at the begin and at the end, and in the parent's begin; `cpu_id` is the event's CPU. Without
-    /// them any end ends all
-    #[arg(long, value_name = "NAME : FIELD[=END_FIELD],…")]
-    period_key: Vec<String>,
-    /// Fields that are shown of the begin and of the end
-    #[arg(long, value_name = "NAME : FIELD,… [: FIELD,…]")]
-    period_captures: Vec<String>,
+    #[command(flatten)]
+    definitions: PeriodArgs,
     /// Figures for each value of these fields of the begin
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     group_by: Vec<String>,
@@ -40,6 +31,39 @@ pub(super) struct Args {
     /// At most so many rows
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
+}
+
+/// Which periods there are.
+#[derive(clap::Args)]
+pub(crate) struct PeriodArgs {
+    /// Events that begin and end periods, as expressions of `read --grep`; without END the next begin ends one. A period with a
+    /// parent begins only inside of one, and ends with it; may be repeated
+    #[arg(long, value_name = "NAME[(PARENT)] : BEGIN [: END]")]
+    period: Vec<String>,
+    /// Fields whose values must be alike at the begin and at the end, and in the parent's begin; `cpu_id` is the event's CPU. Without
+    /// them any end ends all
+    #[arg(long, value_name = "NAME : FIELD[=END_FIELD],…")]
+    period_key: Vec<String>,
+    /// Fields that are shown of the begin and of the end
+    #[arg(long, value_name = "NAME : FIELD,… [: FIELD,…]")]
+    period_captures: Vec<String>,
+}
+
+impl PeriodArgs {
+    /// The rules that these define; `None` when they define none.
+    pub(crate) fn rules(&self) -> anyhow::Result<Option<PeriodRules>> {
+        let mut rules = PeriodRules::default();
+        for definition in &self.period {
+            rules.define(definition).context("--period")?;
+        }
+        for key in &self.period_key {
+            rules.set_key(key).context("--period-key")?;
+        }
+        for captures in &self.period_captures {
+            rules.capture(captures).context("--period-captures")?;
+        }
+        Ok(Some(rules).filter(|_| !self.period.is_empty()))
+    }
 }
 
 /// What is asked of periods.
@@ -53,7 +77,8 @@ pub(super) enum What {
 
 impl Args {
     pub(super) fn run(&self, what: What) -> anyhow::Result<Outcome> {
-        let rules = self.rules()?;
+        let mut rules = self.definitions.rules()?.context("no periods are defined: --period")?;
+        rules.group_by(self.group_by.iter().cloned());
         let range = self.filter.range()?;
         let mut printer = Printer::new(self.format);
         let mut left = self.limit.unwrap_or(usize::MAX);
@@ -98,20 +123,5 @@ impl Args {
         }
         found.findings.iter().for_each(|finding| complain(&format!("unreadable: {finding}")));
         Ok(if found.findings.is_empty() { Outcome::Done } else { Outcome::No })
-    }
-
-    fn rules(&self) -> anyhow::Result<PeriodRules> {
-        let mut rules = PeriodRules::default();
-        for definition in &self.period {
-            rules.define(definition).context("--period")?;
-        }
-        for key in &self.period_key {
-            rules.set_key(key).context("--period-key")?;
-        }
-        for captures in &self.period_captures {
-            rules.capture(captures).context("--period-captures")?;
-        }
-        rules.group_by(self.group_by.iter().cloned());
-        Ok(rules)
     }
 }

@@ -123,7 +123,7 @@ impl Make<'_> {
     }
 
     /// The thread or the interrupt that ended a wait.
-    fn waker(&self, waker: Waker) -> [Cell; 2] {
+    pub(super) fn waker(&self, waker: Waker) -> [Cell; 2] {
         match waker {
             Waker::Thread(tid) => [self.thread(tid), Cell::Nothing],
             Waker::Handler(line) => [Cell::Nothing, irq(&self.summary.folds.irqs, line)],

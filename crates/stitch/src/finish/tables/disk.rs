@@ -122,7 +122,7 @@ fn disk(disks: &Disks, dev: Dev) -> Cell {
 }
 
 /// The name that a dump gave, else the kernel's `(major,minor)`.
-fn disk_name(disks: &Disks, dev: Dev) -> Arc<str> {
+pub(super) fn disk_name(disks: &Disks, dev: Dev) -> Arc<str> {
     let number = || format!("({},{})", dev.0 >> 20, dev.0 & 0xf_ffff).into();
     disks.names.get(&dev).map_or_else(number, Arc::clone)
 }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use super::{Make, column, duration};
 use super::{disk, irq, sched};
-use crate::fold::{DoneCall, Handler, Item, Items};
+use crate::fold::{DoneCall, Handler, Item, Sure, Turn};
+use crate::path::Wait;
 use crate::range::Log;
+use crate::select::Logged;
 use crate::table::{Cell, Class, Column, Kind, Table};
 
 const IRQ_LOG: Class = Class {
@@ -41,32 +43,70 @@ const CALL_LOG: Class = Class { name: "syscall-log", title: "System calls", colu
 const REQUEST_LOG: Class =
     Class { name: "disk-log", title: "Requests to block devices", columns: disk::REQUEST };
 
+const TURN_LOG: Class = Class {
+    name: "cpu-log",
+    title: "Who had the CPUs",
+    columns: &[
+        column("begin", "Begin", Kind::Time, None),
+        column("end", "End", Kind::Time, None),
+        duration("duration", "Duration"),
+        column("cpu", "CPU", Kind::Cpu, None),
+        column("thread", "Thread", Kind::Process, None),
+    ],
+};
+
+const WAIT_LOG: Class = Class {
+    name: "blocked-log",
+    title: "Waits",
+    columns: &[
+        column("begin", "Begin", Kind::Time, None),
+        column("end", "End", Kind::Time, None),
+        duration("duration", "Duration"),
+        column("cause", "Cause", Kind::Text, None),
+        column("thread", "Thread", Kind::Process, None),
+        column("waker", "Ended by", Kind::Process, None),
+        column("interrupt", "Ended by interrupt", Kind::Irq, None),
+    ],
+};
+
 pub(super) const INTERRUPTS: &[&Class] = &[&IRQ_LOG];
 pub(super) const LATENCIES: &[&Class] = &[&LATENCY_LOG];
 pub(super) const CALLS: &[&Class] = &[&CALL_LOG];
 pub(super) const REQUESTS: &[&Class] = &[&REQUEST_LOG];
 
 impl Make<'_> {
-    pub(super) fn log(&self, log: &Log) -> Table {
-        match &log.0 {
-            Items::Interrupts(handlers) => {
-                self.rows_of(&IRQ_LOG, handlers, |_| true, |handler| self.handler(handler))
+    pub(super) fn log(&self, of: Logged, Log(items): &Log) -> Table {
+        match of {
+            Logged::Interrupts => {
+                let row = |handler: &Handler| self.handler(handler);
+                self.rows_of(&IRQ_LOG, &items.interrupts, |_| true, row)
             }
-            Items::Latencies(latencies) => self.rows_of(
+            Logged::Latencies => self.rows_of(
                 &LATENCY_LOG,
-                latencies,
+                &items.latencies,
                 |latency| self.wants(latency.tid) && self.wants_cpu(latency.cpu),
                 |latency| self.latency(latency),
             ),
-            Items::Calls(calls) => {
-                self.rows_of(&CALL_LOG, calls, |call| self.wants(call.tid), |call| self.call(call))
-            }
-            Items::Requests(requests) => self.rows_of(
+            Logged::Calls | Logged::Operations => self.rows_of(
+                &CALL_LOG,
+                &items.calls,
+                |call| call.sure == Sure::Certain && self.wants(call.tid),
+                |call| self.call(call),
+            ),
+            Logged::Requests => self.rows_of(
                 &REQUEST_LOG,
-                requests,
+                &items.requests,
                 |request| request.tid().is_some_and(|tid| self.wants(tid)),
                 |request| self.request(request),
             ),
+            Logged::Turns => {
+                let wants = |turn: &Turn| self.wants(turn.tid) && self.wants_cpu(turn.cpu);
+                self.rows_of(&TURN_LOG, &items.turns, wants, |turn| self.turn(turn))
+            }
+            Logged::Waits => {
+                let wants = |wait: &Wait| self.wants(wait.tid);
+                self.rows_of(&WAIT_LOG, &items.waits, wants, |wait| self.wait(wait))
+            }
         }
     }
 
@@ -88,6 +128,29 @@ impl Make<'_> {
             Cell::Cpu(handler.cpu),
             irq::irq(&self.summary.folds.irqs, handler.line),
             handler.entry.raised.map_or(Cell::Unknown, Cell::At),
+        ]
+    }
+
+    fn turn(&self, turn: &Turn) -> Vec<Cell> {
+        vec![
+            Cell::At(turn.begin),
+            Cell::At(turn.end),
+            Cell::ns(turn.ns()),
+            Cell::Cpu(turn.cpu),
+            self.thread(turn.tid),
+        ]
+    }
+
+    fn wait(&self, wait: &Wait) -> Vec<Cell> {
+        let [waker, interrupt] = self.waker(wait.waker);
+        vec![
+            Cell::At(wait.begin),
+            Cell::At(wait.end),
+            Cell::ns(wait.ns()),
+            Cell::Text(self.finish.class(&wait.class).word().into()),
+            self.thread(wait.tid),
+            waker,
+            interrupt,
         ]
     }
 

@@ -63,7 +63,7 @@ impl Make<'_> {
         vec![self.table(&TOTAL, vec![all]), self.table(&PER_THREAD, rows)]
     }
 
-    fn latencies(&self) -> (Latencies, BTreeMap<Tid, Stat>) {
+    pub(super) fn latencies(&self) -> (Latencies, BTreeMap<Tid, Stat>) {
         let threads = self.summary.threads.iter();
         let threads = threads.map(|(tid, thread)| (*tid, &thread.counted.latencies));
         self.summary.folds.latencies.closed(threads)

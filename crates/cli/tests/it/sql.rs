@@ -1,0 +1,227 @@
+//! Recordings asked in SQL from outside: what item tables hold beside what analyses say, cut and whole; forms and failures.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use testkit::{Chunked, skip, unpacked_trace};
+
+use crate::process::THROUGHLINE;
+use crate::read::{stderr, stdout};
+
+fn throughline(arguments: &[&str]) -> Output {
+    Command::new(THROUGHLINE).args(arguments).output().unwrap()
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+pub(crate) fn ask(sql: &str, format: &str, paths: &[&Path]) -> Output {
+    let paths: Vec<&str> = paths.iter().map(|path| text(path)).collect();
+    throughline(&[&["sql", "--format", format, sql], &paths[..]].concat())
+}
+
+/// The rows of an answer as CSV, with the heading.
+pub(crate) fn rows(sql: &str, paths: &[&Path]) -> Vec<String> {
+    let output = ask(sql, "csv", paths);
+    assert!(output.status.success(), "{sql}: {}", stderr(&output));
+    stdout(&output).lines().map(str::to_owned).collect()
+}
+
+/// Rows without the heading, as numbers.
+fn numbers(sql: &str, path: &Path) -> Vec<Vec<u64>> {
+    let number = |cell: &str| cell.parse().unwrap_or_else(|_| panic!("{sql}: {cell}"));
+    rows(sql, &[path]).iter().skip(1).map(|row| row.split(',').map(number).collect()).collect()
+}
+
+fn desktop() -> Option<PathBuf> {
+    let found = unpacked_trace("kernel-basic-lttng210");
+    if found.is_none() {
+        skip("no recording kernel-basic-lttng210");
+    }
+    found
+}
+
+/// Every row of every item table, in an order of their own.
+const EVERYTHING: [&str; 4] = [
+    "select * from spans order by \"end\", begin, kind, name, tid, cpu, sector, ret, irq",
+    "select * from sched order by \"end\", begin, state, cause, tid, cpu",
+    "select * from threads order by tid",
+    "select * from files order by pid, path, syscall",
+];
+
+fn same_everywhere(whole: &Path, parts: &[&Path]) {
+    for sql in EVERYTHING {
+        let (expected, found) = (rows(sql, &[whole]), rows(sql, parts));
+        assert!(expected.len() > 10, "{sql}: {} rows", expected.len());
+        let differs = expected.iter().zip(&found).find(|(one, other)| one != other);
+        assert_eq!(differs, None, "{sql}");
+        assert_eq!(expected.len(), found.len(), "{sql}");
+    }
+}
+
+#[test]
+fn items_of_a_desktop_are_the_same_whole_and_cut() {
+    let Some(whole) = desktop() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let cuts = ["18:39:19.9", "18:39:20.4321", "18:39:21", "18:39:24.5"];
+    let begins = [None].into_iter().chain(cuts.map(Some));
+    let ends = cuts.map(Some).into_iter().chain([None]);
+    for (number, (begin, end)) in begins.zip(ends).enumerate() {
+        let part = folder.path().join(number.to_string());
+        let mut command = Command::new(THROUGHLINE);
+        command.env("TZ", "UTC").args(["ctf", "convert", text(&whole), "--to", "1.8"]);
+        command.args(["-o", text(&part)]);
+        command.args(begin.into_iter().flat_map(|at| ["--begin", at]));
+        command.args(end.into_iter().flat_map(|at| ["--end", at]));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    same_everywhere(&whole, &[folder.path()]);
+}
+
+#[test]
+fn items_of_chunks_are_those_of_one_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = folder.path().join("session");
+    assert_eq!(Chunked { chunks: 7, events: 400, seed: 5 }.write(&session).len(), 7);
+    let whole = folder.path().join("whole");
+    let output =
+        throughline(&["ctf", "convert", text(&session), "--to", "1.8", "-o", text(&whole)]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for sql in EVERYTHING {
+        assert_eq!(rows(sql, &[&whole]), rows(sql, &[&session]), "{sql}");
+    }
+}
+
+/// The rows of a table of an analysis.
+fn analysed(name: &str, table: &str, path: &Path) -> Vec<Vec<Value>> {
+    let output = throughline(&["analyze", name, "--format", "json", text(path)]);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let tables = answer["tables"].as_array().unwrap();
+    let found = tables.iter().find(|found| found["class"] == table);
+    let rows = found.unwrap_or_else(|| panic!("no table {table}"))["rows"].as_array().unwrap();
+    rows.iter().map(|row| row.as_array().unwrap().clone()).collect()
+}
+
+#[test]
+fn items_add_up_to_what_analyses_say() {
+    let Some(path) = desktop() else { return };
+    let blocked: BTreeMap<String, (u64, u64)> = analysed("blocked", "blocked-by-cause", &path)
+        .iter()
+        .map(|row| {
+            let cause = row[0].as_str().unwrap().to_owned();
+            (cause, (row[1].as_u64().unwrap(), row[2].as_u64().unwrap()))
+        })
+        .collect();
+    let sql = "select cause, count(duration), sum(duration) from sched where state = 'blocked' \
+               and duration is not null group by cause order by cause";
+    let found: BTreeMap<String, (u64, u64)> = rows(sql, &[&path])
+        .iter()
+        .skip(1)
+        .map(|row| {
+            let [cause, count, sum] = row.split(',').collect::<Vec<_>>().try_into().unwrap();
+            (cause.to_owned(), (count.parse().unwrap(), sum.parse().unwrap()))
+        })
+        .collect();
+    assert_eq!(found, blocked);
+
+    let running: BTreeMap<u64, u64> = analysed("cputop", "cpu-per-thread", &path)
+        .iter()
+        .map(|row| (row[0]["tid"].as_u64().unwrap(), row[3].as_u64().unwrap()))
+        .filter(|(_, ns)| *ns > 0)
+        .collect();
+    let found = numbers("select tid, running from threads where running > 0", &path);
+    assert_eq!(found.iter().map(|row| (row[0], row[1])).collect::<BTreeMap<_, _>>(), running);
+    // Cut by the ends of the recording, a turn of a CPU has one end alone.
+    let sql = "select t.tid, sum(s.duration), min(t.running) from threads t join sched s on s.tid = t.tid \
+               where s.state = 'running' group by t.tid \
+               having count(*) = count(s.duration)";
+    let whole = numbers(sql, &path);
+    assert!(whole.len() > 20, "{} threads", whole.len());
+    assert!(whole.iter().all(|row| row[1] == row[2]), "{whole:?}");
+
+    // A call that has not returned may count.
+    let least = |count: &Value| count.as_u64().or_else(|| count[0].as_u64()).unwrap();
+    let calls = analysed("syscallstats", "syscalls-total", &path);
+    let calls: u64 = calls.iter().map(|row| least(&row[1])).sum();
+    let found = numbers("select count(duration) from syscalls", &path);
+    assert_eq!(found, [[calls]]);
+    let found = numbers("select sum(calls) from threads", &path);
+    assert_eq!(found, [[calls]]);
+}
+
+#[test]
+fn phases_are_the_periods_that_the_period_analysis_finds() {
+    let Some(path) = desktop() else { return };
+    let defined = [
+        "--period",
+        "soft : irq_softirq_entry : irq_softirq_exit",
+        "--period-key",
+        "soft : cpu_id, vec",
+    ];
+    let log = throughline(
+        &[&["analyze", "periodlog", "--format", "json", text(&path)], &defined[..]].concat(),
+    );
+    let expected: Vec<u64> = stdout(&log)
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["duration"].as_u64().unwrap())
+        .collect();
+    for table in ["phases", "spans where kind = 'period'"] {
+        let sql = format!("select name, duration from {table} ");
+        let found =
+            throughline(&[&["sql", "--format", "csv", &sql, text(&path)], &defined[..]].concat());
+        let found: Vec<String> = stdout(&found).lines().skip(1).map(str::to_owned).collect();
+        let expected: Vec<String> = expected.iter().map(|ns| format!("soft,{ns}")).collect();
+        assert!(found == expected, "{} and {} periods in {table}", found.len(), expected.len());
+    }
+    let undefined = ask("select * from phases", "csv", &[&path]);
+    assert_eq!(undefined.status.code(), Some(2));
+    assert!(stderr(&undefined).contains("--period"), "{}", stderr(&undefined));
+}
+
+#[test]
+fn answers_have_a_form_also_without_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(Chunked { chunks: 1, events: 200, seed: 1 }.write(folder.path()).len(), 1);
+    let path = folder.path();
+    let some = "select kind, count(*) as n from spans where kind = 'syscall' group by kind";
+    let count = rows(some, &[path])[1].strip_prefix("syscall,").unwrap().to_owned();
+    let table = ask(some, "table", &[path]);
+    let expected = format!("kind     {:>n$}\nsyscall  {count}\n", "n", n = count.len());
+    assert_eq!(stdout(&table), expected);
+    let json = ask(some, "json", &[path]);
+    assert_eq!(stdout(&json), format!("{{\"kind\":\"syscall\",\"n\":{count}}}\n"));
+
+    let none = "select tid, comm from threads where tid < 0";
+    for (format, expected) in [("csv", "tid,comm\n"), ("json", ""), ("table", "tid  comm\n")] {
+        let output = ask(none, format, &[path]);
+        assert_eq!(stdout(&output), expected, "{format}");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_cannot_be_asked_is_said_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(Chunked { chunks: 1, events: 200, seed: 1 }.write(folder.path()).len(), 1);
+    let nothing = tempfile::tempdir().unwrap();
+    let absent = nothing.path().join("absent");
+    for (sql, path, expected) in [
+        ("select * from no_such_table", folder.path(), "no_such_table"),
+        ("select no_such_column from syscalls", folder.path(), "no_such_column"),
+        ("selekt", folder.path(), "selekt"),
+        ("drop table syscalls", folder.path(), "DDL"),
+        ("select * from syscalls", nothing.path(), text(nothing.path())),
+        ("select * from syscalls", absent.as_path(), text(&absent)),
+    ] {
+        let output = ask(sql, "table", &[path]);
+        assert_eq!(output.status.code(), Some(2), "{sql}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "", "{sql}");
+        let said = stderr(&output);
+        assert_eq!(said.lines().count(), 1, "{sql}: {said}");
+        assert!(said.contains(expected), "{sql}: {said}");
+    }
+}

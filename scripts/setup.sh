@@ -128,6 +128,29 @@ setup_s3() {
 	PATH=$PATH:$(cd "$peers/programs" && pwd)
 }
 
+# DuckDB, for the test that reads exported files, as PATH's python-duckdb; the same holds.
+setup_duckdb() {
+	local peers log
+	! command -v python-duckdb >/dev/null || return 0
+	peers=$(target_dir)/peers
+	if ! "$peers/bin/python" -c 'import duckdb' 2>/dev/null; then
+		say "DuckDB: fetching it"
+		log=$(mktemp -t throughline-duckdb.XXXXXX)
+		if ! { python3 -m venv "$peers" && "$peers/bin/pip" install --disable-pip-version-check --no-deps \
+			--require-hashes --requirement scripts/duckdb.txt; } >"$log" 2>&1; then
+			say "DuckDB: not to be had, so its test is skipped ($log)"
+			return 0
+		fi
+		rm -f "$log"
+	fi
+	mkdir -p "$peers/programs"
+	ln -sf ../bin/python "$peers/programs/python-duckdb"
+	case ":$PATH:" in
+		*":$peers/programs:"*) ;;
+		*) PATH=$PATH:$(cd "$peers/programs" && pwd) ;;
+	esac
+}
+
 setup_example() {
 	say "example: building the thumbnail server"
 	make --silent -C examples/thumbnailer >&2 || die "examples/thumbnailer does not build"

@@ -45,6 +45,9 @@ enum Command {
     /// Ask recordings in SQL
     #[cfg(feature = "sql")]
     Sql(command::sql::Args),
+    /// Write recordings to files of Apache Parquet
+    #[cfg(feature = "sql")]
+    Chunk(command::chunk::Args),
     /// Take recording sessions of LTTng over the network
     Relay(command::relay::Args),
     /// Take recordings, stitch their chunks as they arrive, and show the answers on a web page
@@ -72,6 +75,8 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Lami(args) => command::lami::run(&args),
         #[cfg(feature = "sql")]
         Command::Sql(args) => command::sql::run(&args),
+        #[cfg(feature = "sql")]
+        Command::Chunk(args) => command::chunk::run(&args),
         Command::Relay(args) => command::relay::run(&args),
         Command::Up(args) => command::up::run(args),
         Command::Completions(args) => command::completions::run(&args),

@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use ctf::{FieldClass, FieldClassKind, IntegerClass, Meaning, TraceClass};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use serde::{Deserialize, Serialize};
 use tracedir::Recording;
 
 /// Structures inside of structures are looked into so deep; what lies deeper is JSON.
@@ -102,7 +103,8 @@ impl Common {
 }
 
 /// What a column's values are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
     Time,
     Int,

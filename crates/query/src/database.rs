@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::CatalogProvider;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -25,6 +26,7 @@ use crate::error::Error;
 use crate::items::Items;
 use crate::source::{Lost, Progress, Recordings};
 use crate::table::{Catalog, PUBLIC};
+use crate::typed::{self, Files, is_exported};
 
 /// Longest question that is read.
 pub const MAX_SQL_BYTES: usize = 1 << 20;
@@ -55,29 +57,48 @@ pub struct Limits {
 /// Recordings that can be asked in SQL.
 pub struct Database {
     context: SessionContext,
-    recordings: Arc<Recordings>,
+    asked: Asked,
+    progress: Arc<Progress>,
     runtime: Runtime,
+}
+
+/// What is asked.
+#[derive(Debug)]
+enum Asked {
+    Recordings(Arc<Recordings>),
+    Exported(Arc<Files>),
 }
 
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Database").field("recordings", &self.recordings).finish_non_exhaustive()
+        f.debug_struct("Database").field("asked", &self.asked).finish_non_exhaustive()
     }
 }
 
 impl Database {
-    /// Opens all traces at or below `paths`; the table of periods has those that `periods` defines.
+    /// Opens all traces at or below `paths`, or files that [`export_events`](crate::export_events) has written; the table of
+    /// periods has those that `periods` defines.
     ///
     /// # Errors
-    /// As [`Recording::open_as`]; [`Error::Io`] when no thread can be started.
+    /// As [`Recording::open_as`]; [`Error::NotExported`], [`Error::Mixed`]; [`Error::Io`] when no thread can be started.
     pub fn open<P: AsRef<Path>>(
         paths: &[P],
         options: &ReadOptions,
         periods: Option<PeriodRules>,
         limits: &Limits,
     ) -> Result<Self, Error> {
-        let recording = Recording::open_as(paths, options, &mut ClassCache::default())?;
-        let recordings = Arc::new(Recordings::new(recording));
+        let exported = paths.iter().filter(|path| is_exported(path.as_ref())).count();
+        if exported > 0 && exported < paths.len() {
+            return Err(Error::Mixed);
+        }
+        let (asked, progress) = if exported > 0 {
+            (Asked::Exported(Arc::new(Files::open(paths)?)), Arc::default())
+        } else {
+            let recording = Recording::open_as(paths, options, &mut ClassCache::default())?;
+            let recordings = Arc::new(Recordings::new(recording));
+            let progress = Arc::clone(&recordings.progress);
+            (Asked::Recordings(recordings), progress)
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(limits.threads.max(1))
             .thread_stack_size(STACK_BYTES)
@@ -93,12 +114,18 @@ impl Database {
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema("throughline", PUBLIC);
         let context = SessionContext::new_with_config_rt(config, environment);
-        let paths = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-        let threads = NonZeroUsize::new(limits.threads);
-        let analysing = mapper::Options { threads, ..mapper::Options::default() };
-        let items = Items::new(paths, analysing, periods, Arc::clone(&recordings));
-        context.register_catalog("throughline", Arc::new(Catalog::new(&recordings, items)));
-        Ok(Self { context, recordings, runtime })
+        let catalog: Arc<dyn CatalogProvider> = match &asked {
+            Asked::Exported(files) => Arc::new(typed::Catalog::new(Arc::clone(files))),
+            Asked::Recordings(recordings) => {
+                let paths = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+                let threads = NonZeroUsize::new(limits.threads);
+                let analysing = mapper::Options { threads, ..mapper::Options::default() };
+                let items = Items::new(paths, analysing, periods, Arc::clone(recordings));
+                Arc::new(Catalog::new(recordings, items))
+            }
+        };
+        context.register_catalog("throughline", catalog);
+        Ok(Self { context, asked, progress, runtime })
     }
 
     /// Plans the answer to a question: one statement that changes nothing.
@@ -134,25 +161,34 @@ impl Database {
     /// How far reading is.
     #[must_use]
     pub fn progress(&self) -> Arc<Progress> {
-        Arc::clone(&self.recordings.progress)
+        Arc::clone(&self.progress)
     }
 
     /// Bytes of all files that a question about everything reads.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.recordings.bytes()
+        match &self.asked {
+            Asked::Recordings(recordings) => recordings.bytes(),
+            Asked::Exported(files) => files.bytes(),
+        }
     }
 
     /// What was lost when the traces were recorded, in what was read so far.
     #[must_use]
     pub fn lost(&self) -> Lost {
-        self.recordings.lost()
+        match &self.asked {
+            Asked::Recordings(recordings) => recordings.lost(),
+            Asked::Exported(files) => files.lost(),
+        }
     }
 
     /// What could not be read so far, and how much more of that there was than is listed.
     #[must_use]
     pub fn findings(&self) -> (Vec<String>, u64) {
-        self.recordings.findings()
+        match &self.asked {
+            Asked::Recordings(recordings) => recordings.findings(),
+            Asked::Exported(_) => (Vec::new(), 0),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 use std::io;
+use std::path::PathBuf;
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
@@ -14,6 +15,31 @@ pub enum Error {
     /// The recordings cannot be analysed.
     #[error(transparent)]
     Analysis(Box<mapper::Error>),
+    /// A file of Parquet that `export_events` did not write, or that is damaged.
+    #[error("{} is not an export of event records: {why}", .path.display())]
+    NotExported {
+        /// The file.
+        path: PathBuf,
+        /// What it lacks.
+        why: String,
+    },
+    /// Recordings and exported files are asked together.
+    #[error("recordings and exported files cannot be asked together")]
+    Mixed,
+    /// Exported files have a column with different types.
+    #[error("the files have {column:?} of {class:?} with different types: ask them one by one")]
+    Differs {
+        /// The class of event records.
+        class: String,
+        /// Its column.
+        column: String,
+    },
+    /// A table of what analyses find is asked of exported files.
+    #[error("the table {table} is made from recordings, not from exported files")]
+    NoItems {
+        /// The table.
+        table: String,
+    },
     /// The table of periods is asked for, and none are defined.
     #[error("no periods are defined for the table phases: --period 'NAME : BEGIN : END'")]
     NoPeriods,

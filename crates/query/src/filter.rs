@@ -45,6 +45,12 @@ impl Times {
         self.range.is_empty()
     }
 
+    /// Whether an event record of a time between these, and of these, may remain.
+    pub(crate) fn overlaps(&self, least: i64, greatest: i64) -> bool {
+        let (begin, end) = (*self.range.start(), *self.range.end());
+        begin <= end && least <= end && begin <= greatest
+    }
+
     /// The range that must be read.
     pub(crate) const fn range(&self) -> TimeRange {
         TimeRange {

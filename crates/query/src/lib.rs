@@ -2,7 +2,8 @@
 //!
 //! In go paths and a question, out come rows. What a question does not ask for is not read: conditions on the time pass
 //! over packets, conditions on the class over event records, and of the others only the columns that are asked for are
-//! decoded ([`filter`]). What analyses find in the event records are tables of their own ([`items`]). Printing rows is [`format`]; which columns there are stands in [`columns`].
+//! decoded ([`filter`]). What analyses find in the event records are tables of their own ([`items`]). Event records can be
+//! kept as Parquet and asked there ([`typed`]). Printing rows is [`format`]; which columns there are stands in [`columns`].
 //!
 //! Vocabulary:
 //! - **table**: `events`, all event records; and one for each event record class, by its name ([`table`]);
@@ -34,8 +35,11 @@ mod items;
 mod rows;
 mod scan;
 mod source;
+mod stream;
 mod table;
+mod typed;
 
 pub use database::{Answer, Database, Limits, MAX_SQL_BYTES, MAX_STEPS};
 pub use error::Error;
 pub use source::{Lost, Progress};
+pub use typed::{Exported, export_events, is_exported};

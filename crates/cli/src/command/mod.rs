@@ -2,6 +2,8 @@
 
 pub(crate) mod analyze;
 pub(crate) mod capture;
+#[cfg(feature = "sql")]
+pub(crate) mod chunk;
 pub(crate) mod completions;
 pub(crate) mod ctf;
 pub(crate) mod lami;

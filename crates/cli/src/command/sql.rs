@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// One SQL statement that changes nothing; - reads it from standard input
     #[arg(value_name = "SQL")]
     question: String,
-    /// Folders with traces in or below them: sessions, chunks, single traces
+    /// Folders with traces in or below them: sessions, chunks, single traces; or files of `throughline chunk export`
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// How rows are printed

@@ -225,3 +225,84 @@ fn what_cannot_be_asked_is_said_in_one_line() {
         assert!(said.contains(expected), "{sql}: {said}");
     }
 }
+
+fn export(path: &Path, file: &Path, more: &[&str]) -> Output {
+    throughline(&[&["chunk", "export", text(path), "-o", text(file)], more].concat())
+}
+
+#[test]
+fn an_export_appears_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = folder.path().join("session");
+    assert_eq!(Chunked { chunks: 2, events: 300, seed: 1 }.write(&session).len(), 2);
+    let target = folder.path().join("export.parquet");
+    let names = || {
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort_unstable();
+        names
+    };
+    let nothing = export(&folder.path().join("absent"), &target, &[]);
+    assert_eq!(nothing.status.code(), Some(2), "{}", stderr(&nothing));
+    assert_eq!(stderr(&nothing).lines().count(), 1, "{}", stderr(&nothing));
+    assert_eq!(names(), ["session"]);
+
+    let done = export(&session, &target, &[]);
+    assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
+    assert_eq!(names(), ["export.parquet", "session"]);
+    let count = "select class, count(*) as n from events group by class order by class";
+    assert_eq!(rows(count, &[&target]), rows(count, &[&session]));
+
+    std::fs::write(&target, "something else").unwrap();
+    let refused = export(&session, &target, &[]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("--force"), "{}", stderr(&refused));
+    assert_eq!(std::fs::read(&target).unwrap(), b"something else");
+    let other = ask(count, "csv", &[&target]);
+    assert_eq!(other.status.code(), Some(2), "{}", stderr(&other));
+    let replaced = export(&session, &target, &["--force"]);
+    assert_eq!(replaced.status.code(), Some(0), "{}", stderr(&replaced));
+    assert_eq!(rows(count, &[&target]), rows(count, &[&session]));
+    assert_eq!(names(), ["export.parquet", "session"]);
+}
+
+/// Finds the slot of a column in the file's own metadata, and adds it up there.
+const DUCKDB: &str = r#"
+import duckdb, json, sys
+path, name, column = sys.argv[1:]
+found = duckdb.execute("select value from parquet_kv_metadata(?) where key = 'throughline.events'", [path])
+registry = json.loads(bytes(found.fetchone()[0]))
+known = next(known for known in registry["classes"] if known["name"] == name)
+slot = next(stored["slot"] for stored in known["columns"] if stored["name"] == column)
+sql = f"select count({slot}), sum({slot}), min({slot}), max({slot}), epoch_ns(min(ts)), epoch_ns(max(ts)) from read_parquet(?) where class = ?"
+print(*duckdb.execute(sql, [path, name]).fetchone(), sep=",")
+"#;
+
+#[test]
+fn duckdb_adds_up_an_export_as_we_do() {
+    if !testkit::is_installed("python-duckdb") {
+        return skip("no python-duckdb (pip install duckdb; ./test sets it up)");
+    }
+    let Some(path) = desktop() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("export.parquet");
+    let done = export(&path, &file, &[]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    for (class, column) in [
+        ("sched_switch", "next_tid"),
+        ("sched_switch", "prev_state"),
+        ("kmem_mm_page_alloc", "order"),
+        ("syscall_exit_read", "ret"),
+        ("block_rq_issue", "nr_sector"),
+    ] {
+        let mut command = Command::new("python-duckdb");
+        let output = command.args(["-c", DUCKDB, text(&file), class, column]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let sql = format!(
+            "select count({column}), sum({column}), min({column}), max({column}), \
+             cast(min(ts) as bigint), cast(max(ts) as bigint) from events.{class}"
+        );
+        assert_eq!([stdout(&output).trim()], rows(&sql, &[&path])[1..], "{class}.{column}");
+    }
+}

@@ -9,7 +9,6 @@
 
 mod columns;
 mod spans;
-mod stream;
 mod totals;
 mod wanted;
 
@@ -27,9 +26,9 @@ use stitch::Summary;
 
 use crate::error::Error;
 use crate::source::{Lost, Recordings};
+use crate::stream::{Find, FindExec};
 use columns::Column;
 use spans::SpansOf;
-use stream::{Find, ItemsExec};
 use totals::{Periods, Totals};
 use wanted::{Kind, Wanted};
 
@@ -187,6 +186,6 @@ impl TableProvider for Table {
             }
             Name::Phases => Arc::new(Periods { items, wanted, projection: projection.clone() }),
         };
-        Ok(Arc::new(ItemsExec::new(find, schema, limit)))
+        Ok(Arc::new(FindExec::new(find, schema, limit)))
     }
 }

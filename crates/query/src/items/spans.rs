@@ -9,11 +9,11 @@ use stitch::{Logged, Question, Summary, Tables};
 
 use super::Items;
 use super::columns::{Column, Who};
-use super::stream::{Find, Sink};
 use super::totals::periods;
 use super::wanted::{Kind, Wanted};
 use crate::error::Error;
 use crate::rows::Value;
+use crate::stream::{Find, Sink};
 
 /// Finds spans.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct SpansOf {
 }
 
 impl Find for SpansOf {
-    fn find(&self, sink: &mut Sink) -> Result<(), Error> {
+    fn find(&self, _: usize, sink: &mut Sink) -> Result<(), Error> {
         if !self.wanted.logs().is_empty() {
             self.spans(sink)?;
         }

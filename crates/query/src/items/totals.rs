@@ -9,12 +9,12 @@ use model::Pid;
 use stitch::table::Cell;
 use stitch::{Question, Tables};
 
-use super::stream::{Find, Sink};
 use super::wanted::Wanted;
 use super::{Items, Name};
 use crate::error::Error;
 use crate::rows::{Type, Value};
 use crate::source::Lost;
+use crate::stream::{Find, Sink};
 
 pub(super) const THREADS: &[(&str, Type)] = &[
     ("tid", Type::Int),
@@ -63,7 +63,7 @@ pub(super) struct Totals {
 }
 
 impl Find for Totals {
-    fn find(&self, sink: &mut Sink) -> Result<(), Error> {
+    fn find(&self, _: usize, sink: &mut Sink) -> Result<(), Error> {
         let all = self.items.all()?;
         let question = Question::default();
         let tables = Tables::new(&all, &question);
@@ -123,7 +123,7 @@ pub(super) struct Periods {
 }
 
 impl Find for Periods {
-    fn find(&self, sink: &mut Sink) -> Result<(), Error> {
+    fn find(&self, _: usize, sink: &mut Sink) -> Result<(), Error> {
         periods(&self.items, &self.wanted, &mut |period| {
             let Period { begin, end, duration, name, parent, captures: [first, last] } = *period;
             let values = [begin, end, duration, name, parent, first, last];

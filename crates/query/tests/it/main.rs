@@ -7,6 +7,7 @@
 )]
 
 mod ask;
+mod exported;
 mod items;
 mod made;
 mod pushdown;

@@ -1,4 +1,4 @@
-//! The operator that gives the rows of an item table, in one partition, as they are found.
+//! The operator that gives rows as somebody finds them.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -29,16 +29,21 @@ use crate::rows::{Rows, Value};
 const AHEAD: usize = 2;
 
 /// Where rows come from.
-pub(super) trait Find: fmt::Debug + Send + Sync {
-    /// Finds rows until the sink has enough.
-    fn find(&self, sink: &mut Sink) -> std::result::Result<(), Error>;
+pub(crate) trait Find: fmt::Debug + Send + Sync {
+    /// Finds the rows of a partition until the sink has enough.
+    fn find(&self, partition: usize, sink: &mut Sink) -> std::result::Result<(), Error>;
+
+    /// In how many partitions rows are found side by side.
+    fn partitions(&self) -> usize {
+        1
+    }
 
     /// What is read, for `EXPLAIN`.
     fn explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
 /// Takes rows, and hands them over batch by batch.
-pub(super) struct Sink {
+pub(crate) struct Sink {
     rows: Rows,
     batch_rows: usize,
     /// How many more rows are wanted.
@@ -50,7 +55,7 @@ pub(super) struct Sink {
 
 impl Sink {
     /// Takes a row; breaks when no more are wanted.
-    pub(super) fn push<'v>(
+    pub(crate) fn push<'v>(
         &mut self,
         values: impl IntoIterator<Item = Value<'v>>,
     ) -> ControlFlow<()> {
@@ -65,18 +70,35 @@ impl Sink {
         self.wants_more()
     }
 
-    pub(super) fn wants_more(&self) -> ControlFlow<()> {
+    pub(crate) fn wants_more(&self) -> ControlFlow<()> {
         if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
+    /// Takes rows that are a batch already; breaks when no more are wanted.
+    pub(crate) fn batch(&mut self, batch: &RecordBatch) -> ControlFlow<()> {
+        let batch = batch.slice(0, batch.num_rows().min(self.left));
+        self.left -= batch.num_rows();
+        if batch.num_rows() > 0 {
+            self.give(batch);
+        }
+        self.wants_more()
+    }
+
+    /// How many rows a batch should have.
+    pub(crate) const fn batch_rows(&self) -> usize {
+        self.batch_rows
+    }
+
+    fn give(&mut self, batch: RecordBatch) {
+        self.output_rows.add(batch.num_rows());
+        if self.out.blocking_send(Ok(batch)).is_err() {
+            self.left = 0;
+        }
+    }
+
     fn send(&mut self) {
-        self.output_rows.add(self.rows.len());
         match self.rows.take_batch() {
-            Ok(batch) => {
-                if self.out.blocking_send(Ok(batch)).is_err() {
-                    self.left = 0;
-                }
-            }
+            Ok(batch) => self.give(batch),
             Err(error) => {
                 self.left = 0;
                 self.failed = Some(error.into());
@@ -87,7 +109,7 @@ impl Sink {
 
 /// Gives the rows that somebody finds.
 #[derive(Debug)]
-pub(super) struct ItemsExec {
+pub(crate) struct FindExec {
     find: Arc<dyn Find>,
     limit: Option<usize>,
     schema: SchemaRef,
@@ -95,11 +117,11 @@ pub(super) struct ItemsExec {
     metrics: ExecutionPlanMetricsSet,
 }
 
-impl ItemsExec {
-    pub(super) fn new(find: Arc<dyn Find>, schema: SchemaRef, limit: Option<usize>) -> Self {
+impl FindExec {
+    pub(crate) fn new(find: Arc<dyn Find>, schema: SchemaRef, limit: Option<usize>) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
-            Partitioning::UnknownPartitioning(1),
+            Partitioning::UnknownPartitioning(find.partitions()),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
@@ -108,11 +130,11 @@ impl ItemsExec {
     }
 }
 
-impl DisplayAs for ItemsExec {
+impl DisplayAs for FindExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns: Vec<&str> =
             self.schema.fields().iter().map(|field| field.name().as_str()).collect();
-        write!(f, "ItemsExec: columns=[{}]", columns.join(", "))?;
+        write!(f, "FindExec: columns=[{}]", columns.join(", "))?;
         self.find.explain(f)?;
         match self.limit {
             Some(limit) => write!(f, ", limit={limit}"),
@@ -121,9 +143,9 @@ impl DisplayAs for ItemsExec {
     }
 }
 
-impl ExecutionPlan for ItemsExec {
+impl ExecutionPlan for FindExec {
     fn name(&self) -> &'static str {
-        "ItemsExec"
+        "FindExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -164,7 +186,8 @@ impl ExecutionPlan for ItemsExec {
         };
         let find = Arc::clone(&self.find);
         builder.spawn_blocking(move || {
-            find.find(&mut sink).map_err(|error| DataFusionError::External(Box::new(error)))?;
+            find.find(partition, &mut sink)
+                .map_err(|error| DataFusionError::External(Box::new(error)))?;
             if sink.rows.len() > 0 {
                 sink.send();
             }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanBuilder, Int64Builder, RecordBatch, RecordBatchOptions, StringViewBuilder,
-    TimestampNanosecondBuilder,
+    ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, RecordBatchOptions,
+    StringViewBuilder, TimestampNanosecondBuilder,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::arrow::error::ArrowError;
@@ -15,6 +15,7 @@ pub(crate) enum Type {
     /// A point in time.
     Time,
     Int,
+    Float,
     Text,
     Bool,
 }
@@ -24,6 +25,7 @@ impl Type {
         match self {
             Self::Time => DataType::Timestamp(TimeUnit::Nanosecond, None),
             Self::Int => DataType::Int64,
+            Self::Float => DataType::Float64,
             Self::Text => DataType::Utf8View,
             Self::Bool => DataType::Boolean,
         }
@@ -42,6 +44,7 @@ pub(crate) enum Value<'a> {
     Null,
     /// A number, or nanoseconds since the epoch.
     Int(i64),
+    Float(f64),
     Text(&'a str),
     Bool(bool),
 }
@@ -71,6 +74,7 @@ pub(crate) struct Rows {
 enum Cells {
     Time(TimestampNanosecondBuilder),
     Int(Int64Builder),
+    Float(Float64Builder),
     Text(StringViewBuilder),
     Bool(BooleanBuilder),
 }
@@ -80,6 +84,7 @@ impl Cells {
         match of {
             DataType::Timestamp(..) => Self::Time(TimestampNanosecondBuilder::new()),
             DataType::Int64 => Self::Int(Int64Builder::new()),
+            DataType::Float64 => Self::Float(Float64Builder::new()),
             DataType::Boolean => Self::Bool(BooleanBuilder::new()),
             _ => Self::Text(crate::build::texts()),
         }
@@ -91,6 +96,10 @@ impl Cells {
             (Self::Time(cells), _) => cells.append_null(),
             (Self::Int(cells), Value::Int(number)) => cells.append_value(number),
             (Self::Int(cells), _) => cells.append_null(),
+            (Self::Float(cells), Value::Float(number)) => cells.append_value(number),
+            // Of numbers with fractions some may have none.
+            (Self::Float(cells), Value::Int(number)) => cells.append_value(number as f64),
+            (Self::Float(cells), _) => cells.append_null(),
             (Self::Text(cells), Value::Text(text)) => cells.append_value(text),
             (Self::Text(cells), _) => cells.append_null(),
             (Self::Bool(cells), Value::Bool(truth)) => cells.append_value(truth),
@@ -102,6 +111,7 @@ impl Cells {
         match self {
             Self::Time(cells) => Arc::new(cells.finish()),
             Self::Int(cells) => Arc::new(cells.finish()),
+            Self::Float(cells) => Arc::new(cells.finish()),
             Self::Text(cells) => Arc::new(cells.finish()),
             Self::Bool(cells) => Arc::new(cells.finish()),
         }

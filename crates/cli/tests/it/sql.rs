@@ -306,3 +306,45 @@ fn duckdb_adds_up_an_export_as_we_do() {
         assert_eq!([stdout(&output).trim()], rows(&sql, &[&path])[1..], "{class}.{column}");
     }
 }
+
+#[test]
+fn tables_of_analyses_are_parquet_with_the_columns_of_their_csv() {
+    if !testkit::is_installed("python-duckdb") {
+        return skip("no python-duckdb (pip install duckdb; ./test sets it up)");
+    }
+    const SAME: &str = r#"
+import duckdb, sys
+both = [duckdb.execute(f"select * from {read}").fetchall() for read in sys.argv[1:]]
+names = [[column[0] for column in duckdb.execute(f"select * from {read}").description] for read in sys.argv[1:]]
+assert names[0] == names[1], names
+text = lambda cell: None if cell in ("", None) else float(cell) if isinstance(cell, (int, float)) else cell
+assert [[text(cell) for cell in row] for row in both[0]] == [[text(cell) for cell in row] for row in both[1]]
+print(len(both[0]), len(names[0]))
+"#;
+    let Some(path) = desktop() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for (name, table) in [
+        ("syscallstats", "syscalls-per-thread"),
+        ("cputop", "cpu-per-thread"),
+        ("irqstats", "irq-soft"),
+        ("blocked", "blocked-per-thread-and-waker"),
+    ] {
+        let written = ["csv", "parquet"].map(|format| {
+            let output =
+                throughline(&["analyze", name, "--table", table, "--format", format, text(&path)]);
+            assert!(output.status.success(), "{}", stderr(&output));
+            let file = folder.path().join(format!("{table}.{format}"));
+            std::fs::write(&file, &output.stdout).unwrap();
+            let how = if format == "csv" { ", quote='\"', sample_size=-1" } else { "" };
+            format!("read_{format}('{}'{how})", text(&file))
+        });
+        let output =
+            Command::new("python-duckdb").args(["-c", SAME]).args(written).output().unwrap();
+        assert!(output.status.success(), "{table}: {}", stderr(&output));
+        let rows: usize = stdout(&output).split(' ').next().unwrap().parse().unwrap();
+        assert!(rows > 3, "{table}: {rows} rows");
+    }
+    let several = throughline(&["analyze", "cputop", "--format", "parquet", text(&path)]);
+    assert_eq!(several.status.code(), Some(2));
+    assert!(stderr(&several).contains("--table"), "{}", stderr(&several));
+}

@@ -1,6 +1,7 @@
 //! Rows as text for people, CSV, JSON and Parquet. Each writer takes batch after batch and holds no more than one, but
 //! Parquet, which holds a row group.
 
+mod answer;
 mod csv;
 mod text;
 
@@ -17,6 +18,8 @@ use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::file::properties::WriterProperties;
 
 use crate::error::Error;
+
+pub use answer::write_table;
 
 /// How rows are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

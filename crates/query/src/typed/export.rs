@@ -1,5 +1,6 @@
 //! Writing event records, class by class.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::BufWriter;
@@ -83,10 +84,12 @@ struct Export<'r> {
     schema: SchemaRef,
     file: SerializedFileWriter<BufWriter<File>>,
     groups: ArrowRowGroupWriterFactory,
-    /// By name. Bound: classes that the traces declare.
-    classes: BTreeMap<String, OfClass>,
-    /// By stream and class of a trace: its name, and where its fields lie. Bound: the same for each stream.
-    known: HashMap<(usize, usize, u64), (String, Getters)>,
+    /// Bound: classes that the traces declare.
+    classes: Vec<OfClass>,
+    /// By name, their positions.
+    names: BTreeMap<String, usize>,
+    /// By stream and class of a trace: the position of its name's, and where its fields lie. Bound: the same for each stream.
+    known: HashMap<(usize, usize, u64), (usize, Getters)>,
 }
 
 /// The rows of one class.
@@ -118,28 +121,28 @@ impl<'r> Export<'r> {
         let target = BufWriter::new(target);
         let writer = ArrowWriter::try_new_with_options(target, Arc::clone(&schema), options)?;
         let (file, groups) = writer.into_serialized_writer()?;
-        let (classes, known) = (BTreeMap::new(), HashMap::new());
-        Ok(Self { recording, schema, file, groups, classes, known })
+        let (classes, names, known) = (Vec::new(), BTreeMap::new(), HashMap::new());
+        Ok(Self { recording, schema, file, groups, classes, names, known })
     }
 
     fn take(&mut self, stream: usize, record: &EventRecord<'_>) -> Result<(), Error> {
         let trace = record.trace_class();
         let address = std::ptr::from_ref::<TraceClass>(trace).addr();
         let key = (stream, address, u64::from(record.class().index()));
-        if !self.known.contains_key(&key) {
-            let name = record.class().name().to_owned();
-            let of_class = match self.classes.entry(name.clone()) {
-                std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-                std::collections::btree_map::Entry::Vacant(free) => {
-                    free.insert(OfClass::new(self.recording, &name))
-                }
-            };
-            let origin = Origin::new(trace, stream);
-            let getters = of_class.rows.getters(trace, record.class(), &origin);
-            self.known.insert(key, (name, getters));
-        }
-        let Some((name, getters)) = self.known.get(&key) else { return Ok(()) };
-        let Some(of_class) = self.classes.get_mut(name) else { return Ok(()) };
+        let (position, getters) = match self.known.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(free) => {
+                let name = record.class().name();
+                let position = *self.names.entry(name.to_owned()).or_insert_with(|| {
+                    self.classes.push(OfClass::new(self.recording, name));
+                    self.classes.len() - 1
+                });
+                let Some(of_class) = self.classes.get_mut(position) else { return Ok(()) };
+                let origin = Origin::new(trace, stream);
+                free.insert((position, of_class.rows.getters(trace, record.class(), &origin)))
+            }
+        };
+        let Some(of_class) = self.classes.get_mut(*position) else { return Ok(()) };
         of_class.take(record, getters);
         if of_class.rows.len() >= BATCH_ROWS {
             of_class.flush(&self.schema, &self.groups)?;
@@ -151,7 +154,9 @@ impl<'r> Export<'r> {
     fn finish(mut self, lost: Lost) -> Result<(u64, usize), Error> {
         let mut rows = 0;
         let mut classes = Vec::new();
-        for (_, mut of_class) in std::mem::take(&mut self.classes) {
+        let mut all = std::mem::take(&mut self.classes);
+        all.sort_by(|one, other| one.class.name.cmp(&other.class.name));
+        for mut of_class in all {
             of_class.flush(&self.schema, &self.groups)?;
             of_class.end_group()?;
             for group in of_class.done {

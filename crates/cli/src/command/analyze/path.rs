@@ -52,7 +52,7 @@ impl Args {
         Ok(match self.tables.format() {
             Format::Table => report::path::path(answer),
             Format::Json => serde_json::to_string(answer)? + "\n",
-            Format::Csv => bail!("one path is printed as table or json; its tables can be csv"),
+            _ => bail!("one path is printed as table or json; its tables have other formats too"),
         })
     }
 

@@ -1,5 +1,7 @@
 //! The analyses whose answers are tables.
 
+#[cfg(feature = "sql")]
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -40,9 +42,31 @@ pub(super) enum Format {
     Json,
     /// Comma-separated values of one table
     Csv,
+    /// Apache Parquet of one table, with the columns of its CSV; needs a file or a pipe
+    #[cfg(feature = "sql")]
+    Parquet,
 }
 
 impl Args {
+    /// Whether the format is one of a single table.
+    const fn holds_one(&self) -> bool {
+        match self.format {
+            Format::Table | Format::Json => false,
+            Format::Csv => true,
+            #[cfg(feature = "sql")]
+            Format::Parquet => true,
+        }
+    }
+
+    /// Refuses to fill a terminal with bytes.
+    #[cfg(feature = "sql")]
+    fn check_terminal(&self) -> anyhow::Result<()> {
+        if self.format == Format::Parquet && io::stdout().is_terminal() {
+            bail!("Parquet is nothing for a terminal: > FILE");
+        }
+        Ok(())
+    }
+
     pub(super) const fn format(&self) -> Format {
         self.format
     }
@@ -59,6 +83,8 @@ impl Args {
     /// Prints the tables of all subjects; threads are asked for by name in a second reading.
     pub(super) fn run(&self, subjects: &[Subject]) -> anyhow::Result<Outcome> {
         self.check_table(subjects)?;
+        #[cfg(feature = "sql")]
+        self.check_terminal()?;
         let mut options = self.filter.options(&self.input)?;
         if let Some(selection) = &mut options.selection {
             Arc::make_mut(selection).longest_calls = subjects.contains(&Subject::Iolatencytop);
@@ -83,6 +109,13 @@ impl Args {
             Format::Table => report::tables::tables(&tables, &loss),
             Format::Json => report::json::tables(&host, &tables, &loss).to_string() + "\n",
             Format::Csv => tables.first().map(report::csv::table).unwrap_or_default(),
+            #[cfg(feature = "sql")]
+            Format::Parquet => {
+                if let Some(table) = tables.first() {
+                    query::format::write_table(table, io::stdout())?.flush()?;
+                }
+                return Ok(tell(&analysis));
+            }
         })?;
         Ok(tell(&analysis))
     }
@@ -95,10 +128,10 @@ impl Args {
             Some(class) if !known.contains(&class.as_str()) => {
                 bail!("there is no table {class:?} here; there are {}", known.join(", "))
             }
-            None if self.format == Format::Csv && known.len() > 1 => {
+            None if self.holds_one() && known.len() > 1 => {
                 let first = known.first().context("an analysis without tables")?;
                 bail!(
-                    "CSV holds one table: say which, for example --table {first}, of {}",
+                    "this format holds one table: say which, for example --table {first}, of {}",
                     known.join(", ")
                 )
             }

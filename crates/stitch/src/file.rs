@@ -3,7 +3,7 @@
 //! ```text
 //! offset  size  content (integers little endian)
 //!      0     8  "TLSUMRY\n"
-//!      8     4  version, 8
+//!      8     4  version, 10
 //!     12     4  form of the body: 0 as it is, 1 compressed
 //!     16     8  length of the body in the file, in bytes
 //!     24     8  length of the columns in bytes; of a body as it is the same
@@ -19,7 +19,7 @@ use crate::Error;
 use crate::summary::Summary;
 
 const MAGIC: &[u8; 8] = b"TLSUMRY\n";
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 const HEADER: usize = 32;
 const CHECKSUM: usize = 4;
 

@@ -6,7 +6,7 @@ mod requests;
 mod tables;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{Pid, Tid, Timestamp};
@@ -21,7 +21,6 @@ use crate::keyed::Keyed;
 use crate::path::{Ended, Walked};
 use crate::spent::Times;
 use crate::summary::{BETWEEN, Cover, Owner, Summary};
-use crate::thread::Thread;
 
 pub use path::{request_path, thread_path};
 pub(crate) use tables::{
@@ -105,13 +104,23 @@ pub fn syscalls(summary: &Summary) -> Syscalls {
     }
 }
 
-/// The threads that have one of these command names at the end.
+/// The threads that have one of these command names when they or the recording end.
 #[must_use]
 pub fn threads_named(summary: &Summary, names: &[String]) -> Vec<Tid> {
-    let comm = |thread: &Thread| thread.comm.clone().unwrap_or_default();
-    let threads = summary.threads.iter();
-    let named = threads.filter(|(_, thread)| names.iter().any(|name| **name == *comm(thread)));
-    named.map(|(tid, _)| *tid).collect()
+    let is_wanted = |comm: &str| names.iter().any(|name| **name == *comm);
+    let is_named = |comm: &Option<Arc<str>>| is_wanted(comm.as_deref().unwrap_or_default());
+    let mut tids: BTreeSet<Tid> = BTreeSet::new();
+    for (tid, thread) in summary.threads.iter() {
+        let of_left = thread.left_life.as_ref().is_some_and(|life| is_named(&life.comm));
+        if of_left || is_named(&thread.comm) {
+            tids.insert(*tid);
+        }
+    }
+    let lives = summary.lives.iter().filter(|life| is_named(&life.comm));
+    tids.extend(lives.map(|life| life.tid));
+    let folded = summary.lives.folded.iter().filter(|(name, _)| is_wanted(name));
+    tids.extend(folded.flat_map(|(_, folded)| folded.numbers.iter()));
+    tids.into_iter().collect()
 }
 
 /// What is missing from a summary or makes no sense in it.
@@ -124,6 +133,8 @@ struct Finish<'a> {
     summary: &'a Summary,
     names: BTreeMap<Ident, (Timestamp, Name)>,
     processes: BTreeMap<Pid, Tid>,
+    /// The command name of the last life of each number.
+    comms: BTreeMap<Tid, Arc<str>>,
 }
 
 impl<'a> Finish<'a> {
@@ -136,12 +147,12 @@ impl<'a> Finish<'a> {
             }
         }
         let mut processes = BTreeMap::new();
-        for (tid, pid) in summary.who.processes().iter() {
-            if summary.threads.get(tid).is_some_and(|thread| thread.comm.is_some()) {
-                processes.entry(*pid).or_insert(*tid);
+        for (tid, pid) in summary.who.processes() {
+            if summary.threads.get(&tid).is_some_and(|thread| thread.comm.is_some()) {
+                processes.entry(pid).or_insert(tid);
             }
         }
-        Self { summary, names, processes }
+        Self { summary, names, processes, comms: comms(summary) }
     }
 
     /// The process that calls are printed under.
@@ -343,8 +354,11 @@ impl<'a> Finish<'a> {
         if tid == Tid::IDLE {
             return "idle".into();
         }
-        let thread = self.summary.threads.get(&tid);
-        thread.and_then(|thread| thread.comm.clone()).unwrap_or_else(|| "".into())
+        let folded = || {
+            let mut names = self.summary.lives.folded.iter();
+            names.find(|(_, folded)| folded.numbers.contains(tid)).map(|(name, _)| Arc::clone(name))
+        };
+        self.comms.get(&tid).cloned().or_else(folded).unwrap_or_else(|| "".into())
     }
 
     /// The leader's command name, else that of any thread of the process.
@@ -355,6 +369,21 @@ impl<'a> Finish<'a> {
             _ => leader,
         }
     }
+}
+
+/// What the last life of each number was called of which anything tells.
+fn comms(summary: &Summary) -> BTreeMap<Tid, Arc<str>> {
+    let mut comms = BTreeMap::new();
+    let mut lives: Vec<_> = summary.lives.iter().collect();
+    lives.sort_by_key(|life| (life.tid, life.born));
+    comms.extend(lives.iter().filter_map(|life| Some((life.tid, life.comm.clone()?))));
+    for (tid, thread) in summary.threads.iter() {
+        let of_left = || thread.left_life.as_ref().and_then(|life| life.comm.clone());
+        let known = comms.get(tid).cloned();
+        let comm = thread.comm.clone().or(known).or_else(of_left);
+        comms.extend(comm.map(|comm| (*tid, comm)));
+    }
+    comms
 }
 
 impl Split {

@@ -144,6 +144,15 @@ impl<K: Key, V> Keyed<K, V> {
         self.index = Index::default();
     }
 
+    /// Leaves entries out.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(&K, &V) -> bool) {
+        let before = self.entries.len();
+        self.entries.retain(|(key, value)| keeps(key, value));
+        if self.entries.len() < before {
+            self.build_index();
+        }
+    }
+
     /// Puts the entries side by side in their order.
     pub(crate) fn sort(&mut self) {
         if !self.entries.is_sorted_by(|(one, _), (other, _)| one < other) {

@@ -26,7 +26,9 @@ mod finish;
 mod fold;
 mod ident;
 mod keyed;
+mod lives;
 mod name;
+mod numbers;
 mod operation;
 #[cfg(feature = "law")]
 mod part;
@@ -56,6 +58,7 @@ pub use finish::{
     threads_named,
 };
 pub use ident::Kind;
+pub use lives::MAX_LIVES;
 #[cfg(feature = "law")]
 pub use part::Part;
 pub use path::{Asked, MAX_HOPS, MAX_PATHS};

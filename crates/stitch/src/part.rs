@@ -84,11 +84,19 @@ pub enum Part {
     RequestsPending,
     /// When requests began that are open at the end.
     RequestsOpen,
+    /// What was counted of lives that were under way at the left boundary and ended.
+    LeftLives,
+    /// Since when numbers have other lives than at the left boundary.
+    LifeBegins,
+    /// Waits of lives that were under way at the left boundary and ended.
+    LeftWaits,
+    /// Numbers whose thread has ended.
+    Ended,
 }
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 42] = [
         Self::FirstSight,
         Self::FirstWake,
         Self::LossBeforeSight,
@@ -127,6 +135,10 @@ impl Part {
         Self::RequestEnds,
         Self::RequestsPending,
         Self::RequestsOpen,
+        Self::LeftLives,
+        Self::LifeBegins,
+        Self::LeftWaits,
+        Self::Ended,
     ];
 }
 

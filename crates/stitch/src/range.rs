@@ -22,7 +22,9 @@ impl Summary {
             let (stack, Outcome { .. }) = std::mem::take(&mut thread.stack).closed();
             thread.stack = stack;
             thread.counted.empty();
+            thread.left_life = None;
         }
+        self.lives = self.lives.emptied();
         self.processes.clear();
         self.phases.clear();
         self.requests = Requests::default();
@@ -43,7 +45,10 @@ impl Summary {
 
     /// Puts nothing to the left of what is counted.
     fn close(&mut self) {
-        let threads = self.threads.iter_mut().map(|(tid, thread)| (*tid, &mut thread.counted));
+        let threads = self.threads.iter_mut().map(|(tid, thread)| {
+            let of_left = thread.left_life.as_mut().map(|life| &mut life.counted);
+            (*tid, &mut thread.counted, of_left)
+        });
         self.folds = std::mem::take(&mut self.folds).closed(threads);
     }
 }

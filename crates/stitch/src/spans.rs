@@ -123,11 +123,12 @@ impl Span {
     }
 }
 
-/// What a thread number comes to; as in the tables, what was cut off by an end of the recording is in no sum.
+/// What a life of a thread comes to, or several that ended and have one command name; as in the tables, what was cut off by an
+/// end of the recording is in no sum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadRow {
-    /// The thread.
-    pub tid: Tid,
+    /// The thread; `None` of several that ended.
+    pub tid: Option<Tid>,
     /// Its process, when it is known.
     pub pid: Option<Pid>,
     /// Its last command name; empty when it is unknown.

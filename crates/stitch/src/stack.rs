@@ -135,6 +135,13 @@ impl Stack {
         !self.rooted || !self.open.is_empty()
     }
 
+    /// Whether nothing is open, and all that is known is that whatever was open at the left boundary was abandoned.
+    pub(crate) fn is_ended(&self) -> bool {
+        let is_clear =
+            |segment: &Segment| segment.step == HeadStep::Clear && segment.body == Body::default();
+        self.rooted && self.open.is_empty() && self.head.iter().all(is_clear)
+    }
+
     /// Requests that have begun and not ended.
     pub(crate) fn open_requests(&self) -> u64 {
         u64::from(self.has_request())

@@ -14,10 +14,12 @@ use crate::call::{Calls, InFlight};
 use crate::cpu::CpuSwitches;
 use crate::descriptors::{Table, TableId};
 use crate::error::{Assumption, Error};
-use crate::fold::{Folds, Share};
+use crate::fold::{Counted, CpuTime, Folds, Share};
 use crate::ident::{Entry, Ident, Left, Name};
 use crate::keyed::{Keyed, Slot};
-use crate::path::Paths;
+use crate::lives::{Begin, LeftLife, Life, Lives};
+use crate::numbers::Numbers;
+use crate::path::{Paths, WaitsOf};
 use crate::requests::{Request, Requests};
 use crate::spent::Phase;
 use crate::stack::{Outcome, Stack};
@@ -31,11 +33,15 @@ pub(crate) const BETWEEN: &str = "(between)";
 /// Everything the analyses need to know about one host and one stretch of time.
 ///
 /// Its size is bounded by what is alive at its ends (threads, descriptors touched), by the groups its totals have
-/// (process, call, file; phase, call, file) and by [`crate::MAX_LISTED_REQUESTS`], not by the number of events.
+/// (process, call, file; phase, call, file), by [`MAX_LIVES`](crate::MAX_LIVES) and by [`crate::MAX_LISTED_REQUESTS`], not by
+/// the number of events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     pub(crate) cover: Option<Cover>,
+    /// Threads that lived at one of the ends, by number; of others only that they have ended is known ([`Paths::ended`]).
     pub(crate) threads: Keyed<Tid, Thread>,
+    /// Threads that began and ended in between.
+    pub(crate) lives: Lives,
     pub(crate) cpus: BTreeMap<CpuId, CpuSwitches>,
     /// The thread last seen on each CPU.
     pub(crate) on_cpu: Keyed<CpuId, Occupant>,
@@ -175,6 +181,7 @@ impl Summary {
         let mut right = right;
         self.lose_before(&right);
         right.resolve(&self);
+        right.lives.resolve_wakers(self.paths.told_by());
         self.append(right);
         Ok(self)
     }
@@ -188,7 +195,7 @@ impl Summary {
         if self.cover.is_none() || right.cover.is_none() {
             return Ok(());
         }
-        self.who.check(&right.who)?;
+        self.who.check(&right.who, &self.paths.ended)?;
         self.check_spans(right)
     }
 
@@ -198,6 +205,7 @@ impl Summary {
         let spans = match self.spans_of_unseen() {
             Spans::Unknown => Spans::Unknown,
             Spans::Within(mut within) => {
+                within.retain(|tid| !self.paths.ended.contains(*tid));
                 for (tid, thread) in self.threads.iter() {
                     match thread.stack.collects() {
                         true => within.insert(*tid),
@@ -231,7 +239,9 @@ impl Summary {
             Spans::Unknown => stale(None),
             Spans::Within(unseen) => {
                 let mut unseen = unseen.difference(within);
-                match unseen.find(|tid| !self.threads.contains_key(tid)) {
+                let is_seen =
+                    |tid| self.threads.contains_key(tid) || self.paths.ended.contains(*tid);
+                match unseen.find(|tid| !is_seen(tid)) {
                     Some(tid) => stale(Some(*tid)),
                     None => Ok(()),
                 }
@@ -249,6 +259,10 @@ impl Summary {
     pub(crate) fn unseen_thread(&self, tid: Tid) -> Thread {
         let may_be_inside = self.who.spans().may_hold(tid);
         let stack = if may_be_inside { Stack::default() } else { Stack::rooted() };
+        if self.paths.ended.contains(tid) {
+            let at = self.paths.ended_by.unwrap_or(Timestamp::MIN);
+            return Thread::ended(stack, self.folds.unseen(), at);
+        }
         let mut thread = Thread::as_left(stack, self.folds.unseen());
         if let Some(at) = self.forgotten.kernel {
             thread.lose(at, &LostOn::new());
@@ -269,6 +283,10 @@ impl Summary {
             Some(slot) => slot,
             None => {
                 let unseen = self.unseen_thread(tid);
+                if self.paths.ended.contains(tid) {
+                    self.paths.ended.remove(tid);
+                    self.who.ends(tid);
+                }
                 self.threads.slot(&tid, || unseen)
             }
         }
@@ -321,18 +339,16 @@ impl Summary {
     }
 
     fn resolve(&mut self, left: &Self) {
-        let taken_over = self.folds.calls.taken_over();
         // First: calls that began in the left part come with its own terms.
         self.folds.resolve_files(left);
         for (tid, thread) in self.threads.iter_mut() {
             thread.resolve(*tid, left);
-            self.folds.resolve(*tid, &mut thread.counted, left);
+            self.folds.resolve(&mut thread.counted, left);
+            if let Some(life) = &mut thread.left_life {
+                self.folds.resolve(&mut life.counted, left);
+            }
         }
-        for (own, exit) in taken_over {
-            let slot = self.slot(exit.tid);
-            let thread = &mut self.threads.at(slot).counted.calls;
-            self.folds.calls.count(own, thread, &exit.resolved(own, left), left.in_flight(own));
-        }
+        self.lives.resolve(&mut self.folds.calls, left);
         let named = self.named_by_heads(left);
         for table in self.tables.values_mut() {
             table.resolve(left);
@@ -392,14 +408,68 @@ impl Summary {
         }
     }
 
-    /// Keeps of the paths what requests may still need.
-    pub(crate) fn settle_paths(&mut self) {
+    /// The last life of a number ends; what is seen of it from then on is another one, which was born if `begin` says so.
+    pub(crate) fn end_life(&mut self, tid: Tid, begin: Begin) {
+        self.end_life_in(self.who.process(tid), tid, begin);
+    }
+
+    /// The same of a thread of this process.
+    fn end_life_in(&mut self, pid: Option<Pid>, tid: Tid, begin: Begin) {
+        let waits = self.paths.waits.take_life(tid);
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let (comm, counted) = (thread.comm.take(), thread.counted.take_life());
+        let born = match std::mem::replace(&mut thread.begin, begin) {
+            Begin::AsLeft => {
+                thread.left_life = Some(Box::new(LeftLife { comm, pid, counted }));
+                if !waits.is_empty() {
+                    self.paths.waits.of_left.insert(tid, waits);
+                }
+                return;
+            }
+            Begin::Seen(_) => None,
+            Begin::Born(at) => Some(at),
+        };
+        self.lives.push(Life { tid, pid, comm, born, counted, waits });
+    }
+
+    /// Forgets threads of which nothing is known but that they have ended.
+    pub(crate) fn forget_ended(&mut self) {
+        let has_ended = |tid: &Tid, thread: &Thread| {
+            thread.is_ended() && self.paths.is_ended(*tid) && self.who.is_ended(*tid)
+        };
+        let ended: Vec<Tid> = (self.threads.iter())
+            .filter(|(tid, thread)| has_ended(tid, thread))
+            .map(|(tid, _)| *tid)
+            .collect();
+        self.paths.forget_ended(&ended);
+        let Self { threads, who, paths, .. } = self;
+        if !ended.is_empty() {
+            threads.retain(|tid, _| !paths.ended.contains(*tid));
+            who.forget_ended(&paths.ended);
+        }
+    }
+
+    /// The window, or the merge, is complete: keeps what somebody may still need.
+    pub(crate) fn settle(&mut self) {
+        self.forget_ended();
+        self.lives.settle();
         self.paths.settle(!self.who.spans().are_none());
     }
 
     fn append(&mut self, right: Self) {
-        self.paths.append(right.paths);
-        self.append_threads(right.threads, &right.folds, &right.cpus, right.forgotten);
+        self.append_cpu_time(right.folds.cpu.clone());
+        let ended = right.paths.ended.clone();
+        let had_another = |tid| {
+            let thread = right.threads.get(&tid);
+            thread.map_or(ended.contains(tid), |thread| thread.begin != Begin::AsLeft)
+        };
+        let later = self.paths.append(right.paths, had_another);
+        let begin = right.cover.as_ref().map_or(Timestamp::MIN, |cover| cover.begin);
+        self.paths.ended_by = Some(begin);
+        self.end_threads(&ended, begin);
+        let more = (right.threads, later);
+        self.append_threads(more, &ended, &right.folds, &right.cpus, right.forgotten);
+        self.lives.append(right.lives);
         self.append_cpus(right.cpus, right.on_cpu, right.lost_on, right.forgotten);
         if right.forgotten.files.is_some() {
             self.tables.clear();
@@ -421,20 +491,47 @@ impl Summary {
             self.phases.entry(path).or_default().add(phase);
         }
         self.requests.append(right.requests);
-        let threads = &mut self.threads;
-        self.folds.append(right.folds, |Share { tid, ns, .. }| {
-            // Whoever leaves a CPU has a record.
+        self.folds.append(right.folds);
+        self.loss.add(right.loss);
+        self.settle();
+    }
+
+    /// Time of CPUs across the boundary is that of the threads that had them at the end of this part.
+    fn append_cpu_time(&mut self, right: CpuTime) {
+        let Self { threads, paths, .. } = self;
+        let begin_of = |tid: Tid| match threads.get(&tid) {
+            Some(thread) => thread.begin,
+            None if paths.ended.contains(tid) => Begin::Seen(Timestamp::MAX),
+            None => Begin::AsLeft,
+        };
+        for Share { tid, ns, .. } in self.folds.cpu.append(right, begin_of) {
+            // Whoever got a CPU here and has not ended has a record.
             if let Some(thread) = threads.get_mut(&tid) {
                 thread.counted.cpu.get_or_insert_default().had(ns);
             }
-        });
-        self.loss.add(right.loss);
-        self.settle_paths();
+        }
+    }
+
+    /// Threads of which the right part, which begins at `begin`, knows nothing but that they have ended.
+    fn end_threads(&mut self, ended: &Numbers, begin: Timestamp) {
+        for tid in ended.iter() {
+            if !self.threads.contains_key(&tid) {
+                self.paths.ended.insert(tid);
+                continue;
+            }
+            self.end_life(tid, Begin::Seen(begin));
+            self.who.ends(tid);
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                let outcome = thread.end(begin);
+                self.absorb(tid, outcome);
+            }
+        }
     }
 
     fn append_threads(
         &mut self,
-        mut right: Keyed<Tid, Thread>,
+        (mut right, mut later): (Keyed<Tid, Thread>, Keyed<Tid, WaitsOf>),
+        ended: &Numbers,
         right_folds: &Folds,
         right_cpus: &BTreeMap<CpuId, CpuSwitches>,
         forgotten: Forgotten,
@@ -444,7 +541,7 @@ impl Summary {
         let cpus = Neighbours { left: &left_cpus, right: right_cpus, lost_in_left: &lost };
         let mut outcomes = Vec::new();
         for (tid, thread) in self.threads.iter_mut() {
-            if right.contains_key(tid) {
+            if right.contains_key(tid) || ended.contains(*tid) {
                 continue;
             }
             thread.append_absence(&cpus);
@@ -460,17 +557,56 @@ impl Summary {
             }
         }
         right.sort();
-        for (tid, more) in right.into_entries() {
+        for (tid, mut more) in right.into_entries() {
             let slot = self.slot(tid);
+            let last = Last {
+                begin: more.begin,
+                comm: more.comm.take(),
+                counted: more.counted.take_life(),
+                waits: later.get_mut(&tid).map(std::mem::take).unwrap_or_default(),
+            };
+            let of_left = more.left_life.take().map(|life| *life);
+            let state = std::mem::take(&mut more.counted);
             let thread = self.threads.at(slot);
-            let (outcome, counted) = thread.append(more, &cpus);
-            self.folds.append_thread(tid, &mut thread.counted, counted);
-            outcomes.push((tid, outcome));
+            outcomes.push((tid, thread.append(more, &cpus)));
+            self.append_lives(tid, slot, (of_left, last), state);
         }
         self.cpus = left_cpus;
         self.lost_on = lost;
         for (tid, outcome) in outcomes {
             self.absorb(tid, outcome);
+        }
+    }
+
+    /// Appends what the right part counted of a number: of the life that it had at the boundary, which goes on here, and of
+    /// its last one, if that is another. `state` is what the number's latencies end with.
+    fn append_lives(
+        &mut self,
+        tid: Tid,
+        slot: Slot,
+        (of_left, last): (Option<LeftLife>, Last),
+        state: Counted,
+    ) {
+        let thread = self.threads.at(slot);
+        let goes_on = last.begin == Begin::AsLeft;
+        let none = || LeftLife { comm: None, pid: None, counted: Counted::default() };
+        let (continued, last) = match goes_on {
+            true => (LeftLife { comm: last.comm, pid: None, counted: last.counted }, None),
+            false => (of_left.unwrap_or_else(none), Some(last)),
+        };
+        let LeftLife { comm, pid, mut counted } = continued;
+        counted.latencies = counted.latencies.in_state_of(&state.latencies);
+        self.folds.append_thread(tid, &mut thread.counted, counted);
+        if comm.is_some() {
+            thread.comm = comm;
+        }
+        let Some(Last { begin, comm, counted, waits }) = last else { return };
+        self.end_life_in(pid.or(self.who.process(tid)), tid, begin);
+        let thread = self.threads.at(slot);
+        thread.comm = comm;
+        thread.counted.take_up(counted);
+        if !waits.is_empty() {
+            self.paths.waits.now.insert(tid, waits);
         }
     }
 
@@ -501,6 +637,14 @@ impl Summary {
     }
 }
 
+/// What a part counted of the last life of a number.
+struct Last {
+    begin: Begin,
+    comm: Option<Arc<str>>,
+    counted: Counted,
+    waits: WaitsOf,
+}
+
 impl Left for Summary {
     fn table(&self, id: TableId) -> Table {
         let unseen = || Table::unseen(id, self.forgotten.files);
@@ -517,6 +661,7 @@ impl Left for Summary {
     fn in_flight(&self, tid: Tid) -> &InFlight {
         match self.threads.get(&tid) {
             Some(thread) => &thread.call,
+            None if self.paths.ended.contains(tid) => &InFlight::Nothing,
             None if self.forgotten.files.is_some() => &InFlight::Nothing,
             None if self.forgotten.kernel.is_some() => &InFlight::UNCERTAIN,
             None => &InFlight::AS_LEFT,
@@ -524,7 +669,8 @@ impl Left for Summary {
     }
 
     fn taint_of(&self, tid: Tid, cpu: CpuId) -> Taint {
-        let seen = self.threads.get(&tid).and_then(Thread::seen);
+        let ended = || self.paths.ended.contains(tid).then_some(Timestamp::MIN);
+        let seen = self.threads.get(&tid).map_or_else(ended, Thread::seen);
         Taint::of(self.occupant(cpu), seen, cpu)
     }
 }

@@ -15,6 +15,7 @@ use crate::cpu::{ByCpu, CpuSwitches, Occupancy, SwitchLog};
 use crate::fact::LeftAs;
 use crate::fold::Counted;
 use crate::ident::Left;
+use crate::lives::{Begin, LeftLife};
 use crate::spent::{Doing, add_ns};
 use crate::stack::{Outcome, Stack};
 use crate::taint::Taint;
@@ -31,9 +32,14 @@ pub(crate) struct Thread {
     seen: Option<Timestamp>,
     pub(crate) call: InFlight,
     pub(crate) stack: Stack,
-    /// Its last command name; `None` when nothing tells.
+    /// The last command name of the number's last life; `None` when nothing tells.
     pub(crate) comm: Option<Arc<str>>,
+    /// What was counted of the last life.
     pub(crate) counted: Counted,
+    /// When the last life began.
+    pub(crate) begin: Begin,
+    /// The life of the left boundary, when that is another one.
+    pub(crate) left_life: Option<Box<LeftLife>>,
 }
 
 /// CPUs whose events were lost while the left part's thread was on them, and when.
@@ -106,7 +112,44 @@ impl Thread {
             stack,
             comm: None,
             counted,
+            begin: Begin::AsLeft,
+            left_life: None,
         }
+    }
+
+    /// Of a number whose thread ended further left, or further left in the window, and that nobody has since.
+    pub(crate) fn ended(stack: Stack, counted: Counted, at: Timestamp) -> Self {
+        let mut thread = Self::as_left(stack, counted);
+        thread.begin = Begin::Seen(at);
+        thread.lose(at, &LostOn::new());
+        thread.end(at);
+        thread
+    }
+
+    /// The thread ends. What was counted of it must have been taken out.
+    pub(crate) fn end(&mut self, at: Timestamp) -> Outcome {
+        self.call = InFlight::Nothing;
+        self.state = State::Unknown { since: at };
+        // So that it is found in no time in which events of a CPU are missing.
+        self.seen = Some(Timestamp::MIN);
+        self.counted.latencies.off();
+        self.stack.abandon()
+    }
+
+    /// Whether nothing is known but that whatever had the number at the left boundary has ended.
+    pub(crate) fn is_ended(&self) -> bool {
+        let Self { first, wake, state, seen, call, stack, comm, counted, begin, left_life } = self;
+        *begin != Begin::AsLeft
+            && left_life.as_ref().is_none_or(|life| life.is_empty())
+            && comm.is_none()
+            && counted.is_empty()
+            && counted.latencies.is_forgotten()
+            && *call == InFlight::Nothing
+            && *seen == Some(Timestamp::MIN)
+            && matches!(state, State::Unknown { .. })
+            && first.as_ref().is_some_and(|first| first.how == How::Lost)
+            && wake.is_none()
+            && stack.is_ended()
     }
 
     /// When it was last seen on a CPU, or born, in the window.
@@ -287,6 +330,8 @@ impl Thread {
             (Part::LastSeen, ..) => self.seen = None,
             (Part::WaitingFor, _, State::Waiting { by_cpu, .. }) => by_cpu.clear(),
             (Part::CallInFlight, ..) => self.call = InFlight::AS_LEFT,
+            (Part::LifeBegins, ..) => self.begin = Begin::AsLeft,
+            (Part::LeftLives, ..) => self.left_life = None,
             _ => self.stack.leave_out(part),
         }
     }
@@ -310,8 +355,8 @@ impl Thread {
     }
 
     /// Appends what the window to the right knows. Its terms must have been resolved already.
-    /// What was counted of it is appended beside.
-    pub(crate) fn append(&mut self, right: Self, cpus: &Neighbours<'_>) -> (Outcome, Counted) {
+    /// What was counted of it is appended beside, and so are lives.
+    pub(crate) fn append(&mut self, right: Self, cpus: &Neighbours<'_>) -> Outcome {
         if self.state == State::AsLeft {
             self.append_head(right.first, right.wake, cpus);
             self.state = right.state;
@@ -324,10 +369,7 @@ impl Thread {
         }
         self.call.append(right.call);
         self.seen = right.seen.or(self.seen);
-        if right.comm.is_some() {
-            self.comm = right.comm;
-        }
-        (self.stack.append(right.stack), right.counted)
+        self.stack.append(right.stack)
     }
 
     /// Appends a window in which this thread does not occur.

@@ -13,8 +13,9 @@ use model::{CpuId, Nanos, Pid, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Assumption, Error};
-use crate::fact::{Fact, FactKind, Missing, TableKey};
+use crate::fact::{Fact, FactKind, LeftAs, Missing, TableKey};
 use crate::keyed::Keyed;
+use crate::numbers::Numbers;
 use crate::sharing::{Intent, Sharing};
 
 /// How much later a CPU's first switch may come to say who had the CPU before it.
@@ -22,7 +23,7 @@ pub const LOOK_AHEAD: Nanos = Nanos::new(60_000_000_000);
 
 /// Who is who at the begin of a window.
 ///
-/// Bound: CPUs, threads of which a word was seen, descriptor tables of a state dump.
+/// Bound: CPUs, threads that live of which a word was seen, descriptor tables of a state dump.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identities {
     cpus: BTreeMap<CpuId, OnCpu>,
@@ -103,9 +104,12 @@ impl Identities {
     pub fn learn<S>(&mut self, fact: &Fact<S>) {
         self.learn_sharing(fact);
         match &fact.kind {
-            FactKind::Switch { next, .. } => {
+            FactKind::Switch { prev, left_as, next, .. } => {
                 if let Some(cpu) = fact.cpu {
                     self.cpus.insert(cpu, OnCpu::Got(*next));
+                    if *left_as == LeftAs::Dead {
+                        self.processes.remove(prev);
+                    }
                 }
                 return;
             }
@@ -133,6 +137,9 @@ impl Identities {
             FactKind::Exec { .. } if fact.taken_over().is_some() => {
                 if let (Some(cpu), Some(tid)) = (fact.cpu, fact.tid) {
                     self.cpus.insert(cpu, OnCpu::Got(tid));
+                    if let Some(old) = fact.taken_over() {
+                        self.processes.remove(&old);
+                    }
                 }
             }
             _ => {}
@@ -314,10 +321,10 @@ pub(crate) struct Who {
     /// What windows after the last gap used of CPUs that no switch was seen of since.
     after_gap: BTreeMap<CpuId, OnCpu>,
     tables: BTreeMap<TableKey, Pid>,
-    /// The last word on the process of each thread.
-    processes: Keyed<Tid, Pid>,
-    /// The first word where it is another than the last; `None` when the first word was a birth, which says nothing about
-    /// the number's life before.
+    /// The last word on the process of each number; `None` when that was that its thread has ended.
+    processes: Keyed<Tid, Option<Pid>>,
+    /// The first word where it is another than the last; `None` when the first word was a birth or an end, which say nothing
+    /// about the number's process before.
     first_processes: BTreeMap<Tid, Option<Pid>>,
     sharing: SharingUse,
 }
@@ -451,7 +458,7 @@ impl Who {
 
     /// The process of a thread, by the last word.
     pub(crate) fn process(&self, tid: Tid) -> Option<Pid> {
-        self.processes.get(&tid).copied()
+        self.processes.get(&tid).copied().flatten()
     }
 
     /// Which threads may have been inside a span at the begin.
@@ -459,9 +466,9 @@ impl Who {
         &self.assumed.spans
     }
 
-    /// The last word on the process of every thread.
-    pub(crate) fn processes(&self) -> &Keyed<Tid, Pid> {
-        &self.processes
+    /// The last word on the process of every thread that lives.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = (Tid, Pid)> {
+        self.processes.iter().filter_map(|(tid, pid)| Some((*tid, (*pid)?)))
     }
 
     /// The process of a thread before any word on it: what the first word says.
@@ -470,26 +477,41 @@ impl Who {
     }
 
     fn first_word(&self, tid: Tid) -> Option<Option<Pid>> {
-        let only = || self.processes.get(&tid).map(|pid| Some(*pid));
+        let only = || self.processes.get(&tid).copied();
         self.first_processes.get(&tid).copied().or_else(only)
     }
 
     /// Gives whether that is news.
     pub(crate) fn says(&mut self, tid: Tid, pid: Pid) -> bool {
-        if self.processes.get(&tid) == Some(&pid) {
+        if self.processes.get(&tid) == Some(&Some(pid)) {
             return false;
         }
-        self.set_words(tid, self.first_word(tid).unwrap_or(Some(pid)), pid);
+        self.set_words(tid, self.first_word(tid).unwrap_or(Some(pid)), Some(pid));
         true
     }
 
     pub(crate) fn born(&mut self, tid: Tid, pid: Pid) {
-        self.set_words(tid, self.first_word(tid).unwrap_or(None), pid);
+        self.set_words(tid, self.first_word(tid).unwrap_or(None), Some(pid));
     }
 
-    fn set_words(&mut self, tid: Tid, first: Option<Pid>, last: Pid) {
+    /// The thread has ended: its number is nobody's.
+    pub(crate) fn ends(&mut self, tid: Tid) {
+        self.set_words(tid, self.first_word(tid).unwrap_or(None), None);
+    }
+
+    /// Whether nothing was said about a number but that its thread has ended.
+    pub(crate) fn is_ended(&self, tid: Tid) -> bool {
+        self.processes.get(&tid) == Some(&None) && !self.first_processes.contains_key(&tid)
+    }
+
+    /// Forgets numbers of which nothing else is known; `has_ended` says so.
+    pub(crate) fn forget_ended(&mut self, has_ended: &Numbers) {
+        self.processes.retain(|tid, _| !has_ended.contains(*tid));
+    }
+
+    fn set_words(&mut self, tid: Tid, first: Option<Pid>, last: Option<Pid>) {
         self.processes.insert(tid, last);
-        if first == Some(last) {
+        if first == last {
             self.first_processes.remove(&tid);
         } else {
             self.first_processes.insert(tid, first);
@@ -530,7 +552,7 @@ impl Who {
     /// The process of a thread by what was said before.
     pub(crate) fn process_in(&mut self, tid: Tid, entry: &Identities) -> Option<Pid> {
         if let Some(known) = self.processes.get(&tid) {
-            return Some(*known);
+            return *known;
         }
         let assumed = self.assumed.processes.entry(tid);
         *assumed.or_insert_with(|| entry.processes.get(&tid).copied())
@@ -553,7 +575,7 @@ impl Who {
         Identities {
             cpus,
             are_lost: self.forgotten == Forgotten::Lost,
-            processes: self.processes.iter().map(|(tid, pid)| (*tid, *pid)).collect(),
+            processes: self.processes().collect(),
             tables: self.tables.clone(),
             spans,
             sharing: self.sharing.used.as_ref().map(|used| used.now.clone()).unwrap_or_default(),
@@ -567,7 +589,8 @@ impl Who {
     }
 
     /// Whether the right part was mapped behind this one. Nothing is changed.
-    pub(crate) fn check(&self, right: &Self) -> Result<(), Error> {
+    /// Numbers that have `ended` are nobody's.
+    pub(crate) fn check(&self, right: &Self, ended: &Numbers) -> Result<(), Error> {
         if !self.sharing.agrees(&right.sharing) {
             return stale(Assumption::Sharing);
         }
@@ -584,7 +607,8 @@ impl Who {
             }
         }
         for (tid, assumed) in &right.assumed.processes {
-            let known = self.processes.get(tid).map(|pid| Some(*pid));
+            let known = self.processes.get(tid).copied();
+            let known = known.or_else(|| ended.contains(*tid).then_some(None));
             let known = known.or_else(|| self.assumed.processes.get(tid).copied());
             if known.is_some_and(|known| known != *assumed) {
                 return stale(Assumption::ProcessOf { tid: *tid, pid: *assumed });
@@ -660,7 +684,7 @@ impl Who {
         self.sharing.append(right.sharing);
         self.tables.extend(right.tables);
         for (tid, last) in right.processes.into_entries() {
-            let first = right.first_processes.get(&tid).copied().unwrap_or(Some(last));
+            let first = right.first_processes.get(&tid).copied().unwrap_or(last);
             self.set_words(tid, self.first_word(tid).unwrap_or(first), last);
         }
     }

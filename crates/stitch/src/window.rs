@@ -13,6 +13,7 @@ use crate::fact::{Fact, FactKind, LeftAs, Missing};
 use crate::fold::Wake;
 use crate::ident::{Kind, Name};
 use crate::keyed::{Keyed, Slot};
+use crate::lives::Begin;
 use crate::name::CallNames;
 use crate::path::{Leaves, Paths};
 use crate::select::Selection;
@@ -57,7 +58,12 @@ pub struct Window {
     /// The context of the last fact on each CPU since its last switch, as long as nothing else says who is who.
     here: Keyed<CpuId, Option<Here>>,
     now: Timestamp,
+    /// How many threads ended since those of which nothing else is known were forgotten.
+    ended: usize,
 }
+
+/// How many threads may end in a window before it forgets them, unless more live.
+const MAX_ENDED: usize = 4_096;
 
 /// The thread and process in whose context a fact happened.
 #[derive(Debug, Clone, Copy)]
@@ -101,7 +107,16 @@ impl Window {
             call_names: CallNames::default(),
             here: Keyed::new(),
             now,
+            ended: 0,
         }
+    }
+
+    /// Keeps only so many of the lives that end one by one, those with the most CPU time, as all windows that will be merged
+    /// with this one must; else [`MAX_LIVES`](crate::MAX_LIVES).
+    #[must_use]
+    pub fn keeping_lives(mut self, most: usize) -> Self {
+        self.summary.lives.keep(most);
+        self
     }
 
     /// Counts only what this selects, as all windows that will be merged with this one must.
@@ -170,9 +185,11 @@ impl Window {
                 thread.counted.latencies.woken(Wake { at: self.now, by });
             }
             (FactKind::Fork { child, child_pid, shares_table, comm }, _) => {
-                let slot = self.name_thread(child, comm);
+                let slot = self.summary.slot(child);
                 self.born(child, slot);
+                self.name_thread(child, comm);
                 self.fork(context, (child, child_pid), shares_table);
+                self.forget_ended();
             }
             (FactKind::Exit { tid, is_last }, Some(context)) => self.exit(context, tid, is_last),
             (FactKind::DumpThread { tid, pid, table, comm }, _) => {
@@ -244,7 +261,7 @@ impl Window {
         self.summary.threads.sort();
         self.summary.requests.keep_slowest();
         self.summary.folds.settle();
-        self.summary.settle_paths();
+        self.summary.settle();
         self.summary
     }
 
@@ -284,6 +301,7 @@ impl Window {
     fn context(&mut self, fact: &Fact<&str>, thread: Option<Tid>) -> Option<Context> {
         let tid = thread.filter(|tid| *tid != Tid::IDLE)?;
         let is_known = |kind| matches!(kind, FactKind::Switch { .. } | FactKind::Lost { .. });
+        let slot = self.summary.slot(tid);
         let known = match fact.pid {
             None if !is_known(fact.kind) => self.summary.who.process_in(tid, &self.entry),
             said => said,
@@ -293,7 +311,6 @@ impl Window {
             Some(pid) => (pid, Owner::Process(pid)),
             None => (own, Owner::Thread(tid)),
         };
-        let slot = self.summary.slot(tid);
         let told = |cpu| self.summary.who.got_cpu(cpu, &self.entry);
         let is_told = fact.tid.is_some() || fact.cpu.is_some_and(told);
         Some(Context { at: self.now, cpu: fact.cpu, tid, pid, owner, slot, is_told })
@@ -332,9 +349,10 @@ impl Window {
             self.log.drop_kept();
         }
         self.log.switch(cpu, at, prev);
-        let share = self.summary.folds.cpu.switch(cpu, at, prev, next);
-        if prev != Tid::IDLE {
-            let slot = self.name_thread(prev, prev_comm);
+        let slot = (prev != Tid::IDLE).then(|| self.name_thread(prev, prev_comm));
+        let begin = slot.map_or(Begin::AsLeft, |slot| self.summary.threads.at(slot).begin);
+        let share = self.summary.folds.cpu.switch(cpu, at, (prev, begin), next);
+        if let Some(slot) = slot {
             let before = self.summary.occupant(cpu);
             let thread = self.summary.threads.at(slot);
             let taint = Taint::of(before, thread.seen(), cpu);
@@ -345,6 +363,9 @@ impl Window {
             }
             let leaves = Leaves::of(left_as, || thread.call.class(prev, Sleep::of(left_as)));
             self.summary.paths.leave(prev, at, leaves);
+            if left_as == LeftAs::Dead {
+                self.end(prev, slot);
+            }
         }
         if next != Tid::IDLE {
             let slot = self.name_thread(next, next_comm);
@@ -356,7 +377,30 @@ impl Window {
         self.summary.on_cpu.insert(cpu, Occupant::Thread(next));
     }
 
+    /// Forgets threads that have ended, now and then; records may have another place after that.
+    fn forget_ended(&mut self) {
+        if self.ended > MAX_ENDED.max(self.summary.threads.len() / 2) {
+            self.ended = 0;
+            self.here.clear();
+            self.summary.paths.ended_by = Some(self.now);
+            self.summary.forget_ended();
+        }
+    }
+
+    /// A thread has left its last CPU.
+    fn end(&mut self, tid: Tid, slot: Slot) {
+        let at = self.now;
+        self.summary.end_life(tid, Begin::Seen(at));
+        self.summary.who.ends(tid);
+        // Where it is seen nevertheless, what is said of it is news.
+        self.here.clear();
+        let outcome = self.summary.threads.at(slot).end(at);
+        self.summary.absorb(tid, outcome);
+        self.ended += 1;
+    }
+
     fn born(&mut self, child: Tid, slot: Slot) {
+        self.summary.end_life(child, Begin::Born(self.now));
         let thread = self.summary.threads.at(slot);
         let outcome = thread.born(self.now, &self.summary.lost_on);
         thread.counted.latencies.off();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use model::{CpuId, Fd, Pid, Tid, Timestamp};
 use stitch::fact::{Fact, FactKind, TableKey};
-use stitch::{Cover, Error, Identities, Kind, LookAhead, Part, Question, Subject, Summary, Window};
+use stitch::{
+    Cover, Error, Identities, Kind, LookAhead, MAX_LIVES, Part, Question, Subject, Summary, Window,
+};
 
 use super::dice::Dice;
 use super::kernel_like::{Step, facts};
@@ -43,6 +45,8 @@ struct Shape {
     goes_through_files: bool,
     /// Windows know which threads may be inside a span when they begin.
     knows_spans: bool,
+    /// So many lives that ended are kept one by one.
+    lives: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +84,7 @@ impl Case {
             has_gaps: dice.once_in(4),
             goes_through_files: dice.once_in(4),
             knows_spans: dice.once_in(2),
+            lives: dice.pick([0, 1, 3, MAX_LIVES]),
         };
         let steps = (0..dice.below(length)).map(|_| (dice.byte(), dice.byte(), dice.byte()));
         Self { seed, steps: steps.collect(), shape }
@@ -111,7 +116,7 @@ impl Case {
     pub(super) fn check(&self, without: Option<Part>) -> Result<(), String> {
         let mut dice = self.dice();
         let pieces = self.pieces(&mut dice);
-        let whole = answers(&whole(&pieces)?)?;
+        let whole = answers(&self.whole(&pieces)?)?;
         let entries: Vec<_> =
             pieces.iter().map(|piece| entry(&pieces, piece.begin, self.nobody())).collect();
         let mut parts = Vec::new();
@@ -147,7 +152,7 @@ impl Case {
         entry: Identities,
         without: Option<Part>,
     ) -> Result<Summary, String> {
-        let mut summary = map(piece, entry);
+        let mut summary = self.map(piece, entry);
         if let Some(part) = without {
             summary = summary.without(part);
         }
@@ -156,6 +161,33 @@ impl Case {
             summary = Summary::from_bytes(&bytes).map_err(|error| error.to_string())?;
         }
         Ok(summary)
+    }
+
+    fn map(&self, piece: &Piece, entry: Identities) -> Summary {
+        let cover = Cover { host: "host".into(), begin: piece.begin, end: piece.end };
+        let Some(facts) = &piece.facts else { return Summary::gap(cover) };
+        let mut window = Window::after(cover, Arc::new(entry)).keeping_lives(self.shape.lives);
+        facts.iter().for_each(|fact| window.add(fact));
+        window.finish()
+    }
+
+    /// The interpreter over everything: each run without a gap in one piece.
+    fn whole(&self, pieces: &[Piece]) -> Result<Summary, String> {
+        let mut whole = Summary::identity();
+        let mut rest = pieces;
+        while let Some(first) = rest.first() {
+            let is_gap = first.facts.is_none();
+            let more = rest.iter().position(|piece| piece.facts.is_none()).unwrap_or(rest.len());
+            let (run, after) = rest.split_at(if is_gap { 1 } else { more });
+            let end = run.last().map_or(first.end, |piece| piece.end);
+            let facts = run.iter().flat_map(|piece| piece.facts.iter().flatten()).copied();
+            let facts = (!is_gap).then(|| facts.collect());
+            let run = Piece { begin: first.begin, end, facts };
+            let summary = self.map(&run, entry(pieces, first.begin, Identities::default()));
+            whole = whole.merge(summary).map_err(|error| format!("the whole: {error}"))?;
+            rest = after;
+        }
+        Ok(whole)
     }
 
     /// The facts, cut.
@@ -329,14 +361,6 @@ fn window(chunks: &[Facts], n: usize, begin: Timestamp, end: Timestamp) -> Facts
     facts
 }
 
-fn map(piece: &Piece, entry: Identities) -> Summary {
-    let cover = Cover { host: "host".into(), begin: piece.begin, end: piece.end };
-    let Some(facts) = &piece.facts else { return Summary::gap(cover) };
-    let mut window = Window::after(cover, Arc::new(entry));
-    facts.iter().for_each(|fact| window.add(fact));
-    window.finish()
-}
-
 /// The pieces of the run without a gap that `at` lies in.
 fn run_of(pieces: &[Piece], at: Timestamp) -> &[Piece] {
     let split = pieces.partition_point(|piece| piece.begin <= at);
@@ -365,24 +389,6 @@ fn entry(pieces: &[Piece], at: Timestamp, before: Identities) -> Identities {
     }
     ahead(pieces, at).complete(&mut known);
     known
-}
-
-/// The interpreter over everything: each run without a gap in one piece.
-fn whole(pieces: &[Piece]) -> Result<Summary, String> {
-    let mut whole = Summary::identity();
-    let mut rest = pieces;
-    while let Some(first) = rest.first() {
-        let is_gap = first.facts.is_none();
-        let more = rest.iter().position(|piece| piece.facts.is_none()).unwrap_or(rest.len());
-        let (run, after) = rest.split_at(if is_gap { 1 } else { more });
-        let end = run.last().map_or(first.end, |piece| piece.end);
-        let facts = run.iter().flat_map(|piece| piece.facts.iter().flatten()).copied().collect();
-        let run = Piece { begin: first.begin, end, facts: (!is_gap).then_some(facts) };
-        let summary = map(&run, entry(pieces, first.begin, Identities::default()));
-        whole = whole.merge(summary).map_err(|error| format!("the whole: {error}"))?;
-        rest = after;
-    }
-    Ok(whole)
 }
 
 /// Takes parts in in a random order; neighbours merge sooner or later. A part that comes twice must be refused.

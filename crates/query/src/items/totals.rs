@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mapper::read_periods;
-use model::Pid;
+use model::{Pid, Tid};
 use stitch::table::Cell;
 use stitch::{Question, Tables};
 
@@ -71,7 +71,7 @@ impl Find for Totals {
         if self.name == Name::Threads {
             tables.threads(&mut |row| {
                 push(&[
-                    Value::int(Some(row.tid.get())),
+                    Value::int(row.tid.map(Tid::get)),
                     Value::int(row.pid.map(Pid::get)),
                     Value::text(Some(&row.comm)),
                     Value::int(Some(row.running_ns)),

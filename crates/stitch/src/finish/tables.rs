@@ -4,6 +4,7 @@ mod blocked;
 mod cpu;
 mod disk;
 mod irq;
+mod lives;
 mod log;
 mod operations;
 mod path;
@@ -26,6 +27,7 @@ use crate::select::Logged;
 use crate::spans::{FileRow, Span, ThreadRow};
 use crate::summary::Summary;
 use crate::table::{Bound, Cell, Class, Column, Kind, Table};
+use lives::Closed;
 
 /// What is asked of a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -302,6 +304,11 @@ impl Make<'_> {
         Table { class, range: TimeRange { begin, end }, rows, left_out }
     }
 
+    /// What was counted with nothing to the left, by life of a thread.
+    fn closed(&self) -> Closed {
+        lives::closed(self)
+    }
+
     fn thread(&self, tid: Tid) -> Cell {
         let pid = self.summary.who.process(tid);
         Cell::Process { tid: Some(tid), pid, comm: self.finish.comm(tid) }
@@ -309,9 +316,13 @@ impl Make<'_> {
 
     /// Whether rows of this thread are wanted.
     fn wants(&self, tid: Tid) -> bool {
+        self.wants_who(Some(tid), &self.finish.comm(tid))
+    }
+
+    /// Whether rows of a thread, or of all of a name, are wanted.
+    fn wants_who(&self, tid: Option<Tid>, comm: &str) -> bool {
         let Question { tids, comms, .. } = self.question;
-        let comm = self.finish.comm(tid);
-        (tids.is_empty() || tids.contains(&tid))
+        (tids.is_empty() || tid.is_some_and(|tid| tids.contains(&tid)))
             && (comms.is_empty() || comms.iter().any(|wanted| **wanted == *comm))
     }
 

@@ -58,12 +58,14 @@ pub(crate) struct DoneCall {
     pub(crate) sure: Sure,
 }
 
-/// Calls of one thread; its first return may wait for its begin.
+/// Calls of one thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ThreadCalls {
     /// Bound: names of calls it makes.
     pub(crate) rows: Keyed<CallName, CallRow>,
-    head: Option<HeadExit>,
+    /// Returns of calls that this thread, or one whose number it took, had in flight at the left boundary. Bound: one, and
+    /// one for each exec by a thread that is not the first of its process.
+    pub(crate) heads: Vec<(Tid, HeadExit)>,
 }
 
 /// How long calls took.
@@ -173,9 +175,6 @@ impl DoneCall {
 pub(crate) struct CallStats {
     /// How long calls of each name took. Bound: names of calls.
     pub(crate) lengths: Keyed<CallName, Histogram>,
-    /// First returns of calls that another thread had in flight at the left boundary. Bound: execs by threads that are not
-    /// the first of their process.
-    taken_over: BTreeMap<Tid, HeadExit>,
     /// Those of `fcntl` that open a descriptor, which others of the name do not.
     pub(crate) duplicates: Lengths,
     pub(crate) longest: Longest,
@@ -230,12 +229,7 @@ impl CallStats {
     ) {
         match in_flight {
             InFlight::AsLeft(left) => {
-                let (own, exit) = (left.of.unwrap_or(own), exit.clone().after(*left));
-                if own == exit.tid {
-                    thread.head = Some(exit);
-                } else {
-                    self.taken_over.insert(own, exit);
-                }
+                thread.heads.push((left.of.unwrap_or(own), exit.clone().after(*left)));
             }
             InFlight::Call(call) if call.ends_with(&exit.name) => {
                 if call.is_uncertain || exit.taint.is_certain() {
@@ -280,9 +274,9 @@ impl CallStats {
         }
     }
 
-    /// Puts in the call that a thread had in flight at the left boundary.
-    pub(crate) fn resolve(&mut self, own: Tid, thread: &mut ThreadCalls, left: &impl Left) {
-        if let Some(exit) = thread.head.take() {
+    /// Puts in the calls that threads had in flight at the left boundary.
+    pub(crate) fn resolve(&mut self, thread: &mut ThreadCalls, left: &impl Left) {
+        for (own, exit) in std::mem::take(&mut thread.heads) {
             self.count(own, thread, &exit.resolved(own, left), left.in_flight(own));
         }
     }
@@ -303,16 +297,10 @@ impl CallStats {
         self.longest.values_mut().for_each(Top::keep_longest);
     }
 
-    /// The returns of calls that other threads had in flight at the left boundary, whose numbers they took.
-    pub(crate) fn taken_over(&mut self) -> BTreeMap<Tid, HeadExit> {
-        std::mem::take(&mut self.taken_over)
-    }
-
     pub(crate) fn append(&mut self, right: Self) {
         for (name, lengths) in right.lengths.into_entries() {
             self.lengths.or_default(&name).append(&lengths);
         }
-        self.taken_over.extend(right.taken_over);
         self.duplicates.append(&right.duplicates);
         for (operation, longest) in right.longest {
             self.longest.entry(operation).or_default().append(longest);
@@ -320,15 +308,9 @@ impl CallStats {
         self.sieve.append(right.sieve);
     }
 
-    /// The same with nothing to the left: no call had begun there.
-    pub(crate) fn closed(mut self) -> Self {
-        self.taken_over().values().for_each(|exit| self.note_unbegun(exit));
-        self
-    }
-
     /// Nothing lies to the left of a thread: no call had begun there.
     pub(crate) fn close_thread(&mut self, thread: &mut ThreadCalls) {
-        if let Some(exit) = thread.head.take() {
+        for (_, exit) in std::mem::take(&mut thread.heads) {
             self.note_unbegun(&exit);
         }
     }
@@ -344,7 +326,18 @@ impl ThreadCalls {
         for (name, row) in right.rows.into_entries() {
             self.rows.or_default(&name).append(&row);
         }
-        self.head = right.head.or(self.head.take());
+        self.heads.extend(right.heads);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.heads.is_empty()
+    }
+
+    /// Adds what another life counted.
+    pub(crate) fn add(&mut self, more: &Self) {
+        for (name, row) in more.rows.iter() {
+            self.rows.or_default(name).append(row);
+        }
     }
 
     pub(crate) fn empty(&mut self) {

@@ -1,13 +1,16 @@
 //! Who had the CPUs.
 //!
-//! The time between two switches of a CPU belongs to the thread that the second one takes away: so also the time before
-//! its first switch. Where events of a CPU are lost, nobody knows who had it from the switch before to the one after.
+//! The time between two switches of a CPU belongs to the thread that the second one takes away, if that is the one that the
+//! first one gave the CPU to and still lives the same life: else the CPU was busy, and nobody knows with whom. The time before
+//! the first switch belongs to the thread that it takes away, if that had not begun its life since. Where events of a CPU are
+//! lost, nobody knows who had it from the switch before to the one after.
 
 use model::{CpuId, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::sieve::{Item, Sieve};
 use crate::keyed::Keyed;
+use crate::lives::Begin;
 use crate::select::Logged;
 
 /// What one thread had of all CPUs.
@@ -75,6 +78,8 @@ pub(crate) struct Busy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Had {
     Thread(Tid),
+    /// A thread that had not begun its life when the stretch began.
+    Newborn,
     Unknown,
 }
 
@@ -85,6 +90,12 @@ pub(crate) struct Share {
     pub(crate) ns: u64,
     /// From when to when.
     times: (Timestamp, Timestamp),
+}
+
+impl Share {
+    pub(crate) fn since(self) -> Timestamp {
+        self.times.0
+    }
 }
 
 impl CpuRow {
@@ -108,20 +119,28 @@ impl CpuTime {
         self.seen = Some((first.min(at), last.max(at)));
     }
 
-    /// Gives what the thread that leaves had of the CPU.
+    /// Gives what the thread that leaves had of the CPU, unless its life has begun since.
     pub(crate) fn switch(
         &mut self,
         cpu: CpuId,
         at: Timestamp,
-        prev: Tid,
+        (prev, begin): (Tid, Begin),
         next: Tid,
     ) -> Option<Share> {
-        self.step(cpu, at, Had::Thread(prev), (at, Had::Thread(next)))
+        let is_first = self.cpu(cpu).last.is_none();
+        let had = match begin {
+            Begin::Seen(_) | Begin::Born(_) if is_first => Had::Newborn,
+            _ => Had::Thread(prev),
+        };
+        let share = self.cpu(cpu).step(at, had, (at, Had::Thread(next)));
+        let share = share.filter(|share| !begin.is_after(share.since()));
+        self.note(cpu, share);
+        share
     }
 
     /// Events of a CPU are missing.
     pub(crate) fn forget(&mut self, cpu: CpuId, at: Timestamp) {
-        self.step(cpu, at, Had::Unknown, (at, Had::Unknown));
+        self.cpu(cpu).step(at, Had::Unknown, (at, Had::Unknown));
     }
 
     /// Events of all CPUs are missing.
@@ -130,19 +149,6 @@ impl CpuTime {
             busy.step(at, Had::Unknown, (at, Had::Unknown));
         });
         self.forgotten = Some(at);
-    }
-
-    /// Until `at`, `had` had the CPU; `last` is who has it since when.
-    fn step(
-        &mut self,
-        cpu: CpuId,
-        at: Timestamp,
-        had: Had,
-        last: (Timestamp, Had),
-    ) -> Option<Share> {
-        let share = self.cpu(cpu).step(at, had, last);
-        self.note(cpu, share);
-        share
     }
 
     fn note(&mut self, cpu: CpuId, share: Option<Share>) {
@@ -165,8 +171,10 @@ impl CpuTime {
         self.cpus.or_insert_with(&cpu, || Busy { busy_ns: 0, idle_ns: 0, first: last, last })
     }
 
-    /// Appends the window to the right; `charge` gets what threads had across the boundary.
-    pub(crate) fn append(&mut self, right: Self, mut charge: impl FnMut(Share)) {
+    /// Appends the window to the right. Gives what threads of this one had across the boundary; `begin_of` says when the life
+    /// began that a thread has there.
+    pub(crate) fn append(&mut self, right: Self, begin_of: impl Fn(Tid) -> Begin) -> Vec<Share> {
+        let mut shares = Vec::new();
         if let Some(at) = right.forgotten {
             for (cpu, busy) in self.cpus.iter_mut() {
                 if !right.cpus.contains_key(cpu) {
@@ -177,9 +185,16 @@ impl CpuTime {
         for (cpu, more) in right.cpus.into_entries() {
             let busy = self.cpu(cpu);
             if let (Some((at, had)), Some(last)) = (more.first, more.last) {
+                let had = match had {
+                    Had::Thread(tid) if busy.last.is_none() && begin_of(tid) != Begin::AsLeft => {
+                        Had::Newborn
+                    }
+                    had => had,
+                };
                 let share = busy.step(at, had, last);
-                share.into_iter().for_each(&mut charge);
+                let share = share.filter(|share| !begin_of(share.tid).is_after(share.since()));
                 self.note(cpu, share);
+                shares.extend(share);
             }
             let busy = self.cpu(cpu);
             busy.busy_ns = busy.busy_ns.saturating_add(more.busy_ns);
@@ -190,6 +205,7 @@ impl CpuTime {
             self.see(at);
         }
         self.forgotten = right.forgotten.or(self.forgotten);
+        shares
     }
 
     /// The same, and nothing counted before `at`: time from there on is.
@@ -203,19 +219,20 @@ impl CpuTime {
     }
 
     /// The same with nothing to either side: the time before the first switch and after the last one counts as far as
-    /// anything was seen; `charge` gets what threads had of it.
-    pub(crate) fn closed(&self, mut charge: impl FnMut(Share)) -> Self {
+    /// anything was seen; gives what threads had at the begin and at the end.
+    pub(crate) fn closed(&self) -> (Self, Vec<Share>, Vec<Share>) {
         let mut whole = self.clone();
-        let Some((begin, end)) = self.seen else { return whole };
+        let (mut at_begin, mut at_end) = (Vec::new(), Vec::new());
+        let Some((begin, end)) = self.seen else { return (whole, at_begin, at_end) };
         for busy in whole.cpus.values_mut() {
             if let Some((at, had)) = busy.first {
-                busy.spend(begin, at, had).into_iter().for_each(&mut charge);
+                at_begin.extend(busy.spend(begin, at, had));
             }
             if let Some((since, had)) = busy.last {
-                busy.spend(since, end, had).into_iter().for_each(&mut charge);
+                at_end.extend(busy.spend(since, end, had));
             }
         }
-        whole
+        (whole, at_begin, at_end)
     }
 }
 
@@ -227,18 +244,21 @@ impl Busy {
                 None
             }
             Some((_, Had::Unknown)) => None,
-            Some((since, Had::Thread(_))) => self.spend(since, at, had),
+            Some((since, got)) => self.spend(since, at, had).filter(|_| got == had),
         }
     }
 
     fn spend(&mut self, since: Timestamp, until: Timestamp, had: Had) -> Option<Share> {
-        let Had::Thread(tid) = had else { return None };
         let ns = until.since(since).get();
-        if tid == Tid::IDLE {
-            self.idle_ns = self.idle_ns.saturating_add(ns);
-            return None;
+        match had {
+            Had::Unknown => return None,
+            Had::Thread(Tid::IDLE) => {
+                self.idle_ns = self.idle_ns.saturating_add(ns);
+                return None;
+            }
+            Had::Thread(_) | Had::Newborn => self.busy_ns = self.busy_ns.saturating_add(ns),
         }
-        self.busy_ns = self.busy_ns.saturating_add(ns);
+        let Had::Thread(tid) = had else { return None };
         Some(Share { tid, ns, times: (since, until) })
     }
 }

@@ -53,7 +53,7 @@ pub(crate) struct Folds {
 }
 
 /// What the analyses count of one thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counted {
     pub(crate) calls: ThreadCalls,
     pub(crate) latencies: ThreadLatencies,
@@ -75,6 +75,40 @@ pub(crate) struct Items {
 }
 
 impl Counted {
+    /// Whether nothing was counted.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { calls, latencies, cpu, pages } = self;
+        calls.is_empty() && latencies.all.count == 0 && cpu.is_none() && pages.is_none()
+    }
+
+    /// What was counted of the life that ends; what is open goes on.
+    pub(crate) fn take_life(&mut self) -> Self {
+        Self {
+            calls: std::mem::take(&mut self.calls),
+            latencies: self.latencies.take_counted(),
+            cpu: self.cpu.take(),
+            pages: self.pages.take(),
+        }
+    }
+
+    /// What was counted of a life that goes on, where nothing was counted yet.
+    pub(crate) fn take_up(&mut self, life: Self) {
+        let latencies = life.latencies.in_state_of(&self.latencies);
+        *self = Self { latencies, ..life };
+    }
+
+    /// Adds what was counted of another life.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.calls.add(&more.calls);
+        self.latencies.all.append(&more.latencies.all);
+        if let Some(more) = &more.cpu {
+            self.cpu.get_or_insert_default().append(more);
+        }
+        if let Some(more) = &more.pages {
+            self.pages.get_or_insert_default().append(more);
+        }
+    }
+
     /// What is open, and nothing counted.
     pub(crate) fn empty(&mut self) {
         self.calls.empty();
@@ -199,12 +233,18 @@ impl Folds {
     }
 
     /// The same with nothing to the left. Nothing that was counted changes, but what began at the left boundary at last
-    /// counts or does not.
-    pub(crate) fn closed<'t>(self, threads: impl Iterator<Item = (Tid, &'t mut Counted)>) -> Self {
-        let mut calls = self.calls.closed();
-        let threads = threads.map(|(tid, thread)| {
+    /// counts or does not. Of threads whose life at the left boundary is another one than the last, that one comes beside.
+    pub(crate) fn closed<'t>(
+        self,
+        threads: impl Iterator<Item = (Tid, &'t mut Counted, Option<&'t mut Counted>)>,
+    ) -> Self {
+        let mut calls = self.calls;
+        let threads = threads.map(|(tid, thread, mut of_left)| {
             calls.close_thread(&mut thread.calls);
-            (tid, &mut thread.latencies)
+            if let Some(of_left) = &mut of_left {
+                calls.close_thread(&mut of_left.calls);
+            }
+            (tid, &mut thread.latencies, of_left.map(|of_left| &mut of_left.latencies))
         });
         let latencies = self.latencies.close(threads);
         Self {
@@ -236,9 +276,9 @@ impl Folds {
         self.disks.top.keep_longest();
     }
 
-    /// Puts the call that a thread had in flight at the left boundary into what was counted of it.
-    pub(crate) fn resolve(&mut self, tid: Tid, thread: &mut Counted, left: &impl Left) {
-        self.calls.resolve(tid, &mut thread.calls, left);
+    /// Puts the calls that threads had in flight at the left boundary into what was counted of this one.
+    pub(crate) fn resolve(&mut self, thread: &mut Counted, left: &impl Left) {
+        self.calls.resolve(&mut thread.calls, left);
     }
 
     /// Puts the files of the left boundary into the calls that are kept one by one.
@@ -263,12 +303,11 @@ impl Folds {
         self.latencies.append_absence(&mut thread.latencies);
     }
 
-    /// Appends the window to the right, after its threads. `charge` gets time of CPUs across the boundary.
-    pub(crate) fn append(&mut self, right: Self, charge: impl FnMut(Share)) {
+    /// Appends the window to the right, after its threads and the time of its CPUs.
+    pub(crate) fn append(&mut self, right: Self) {
         self.calls.append(right.calls);
         self.latencies.append(right.latencies);
         self.irqs.append(right.irqs);
-        self.cpu.append(right.cpu, charge);
         self.disks.append(right.disks);
         self.interfaces.append(right.interfaces);
     }

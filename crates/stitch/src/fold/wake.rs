@@ -99,8 +99,30 @@ impl Register {
     const FORGOTTEN: Self = Self { head: Head::Over, tail: Tail::Off(None) };
 }
 
+impl Default for ThreadLatencies {
+    fn default() -> Self {
+        Self { all: Stat::NONE, register: Register::UNSEEN }
+    }
+}
+
 impl ThreadLatencies {
-    const FORGOTTEN: Self = Self { all: Stat::NONE, register: Register::FORGOTTEN };
+    /// Of a thread whose wake-ups before now do not count.
+    pub(crate) const FORGOTTEN: Self = Self { all: Stat::NONE, register: Register::FORGOTTEN };
+
+    /// Whether nothing was counted and nothing of the left counts.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        *self == Self::FORGOTTEN
+    }
+
+    /// What was counted; the state goes on.
+    pub(crate) fn take_counted(&mut self) -> Self {
+        Self { all: std::mem::take(&mut self.all), ..Self::default() }
+    }
+
+    /// With this state.
+    pub(crate) fn in_state_of(self, other: &Self) -> Self {
+        Self { register: other.register, ..self }
+    }
 
     pub(crate) fn empty(&mut self) {
         self.all = Stat::NONE;
@@ -226,8 +248,8 @@ impl Latencies {
         }
     }
 
-    /// The same with nothing to the left: no thread had a CPU and none was woken. Also the figures of each thread that
-    /// has any.
+    /// The same with nothing to the left: no thread had a CPU and none was woken. Also what that makes of what
+    /// crossed the left boundary.
     pub(crate) fn closed<'t>(
         &self,
         threads: impl Iterator<Item = (Tid, &'t ThreadLatencies)>,
@@ -236,26 +258,35 @@ impl Latencies {
         let mut whole = Self { forgotten: true, sieve, ..Self::default() };
         let mut rows = BTreeMap::new();
         for (tid, thread) in threads {
-            let mut nothing = ThreadLatencies::FORGOTTEN;
-            whole.append_thread(tid, &mut nothing, thread);
-            if nothing.all.count > 0 {
-                rows.insert(tid, nothing.all);
+            let crossing = whole.close_thread(tid, &mut thread.clone());
+            if crossing.count > 0 {
+                rows.insert(tid, crossing);
             }
         }
         whole.append(self.clone());
         (whole, rows)
     }
 
-    /// The same with nothing to the left, for what will be appended.
+    /// Puts nothing to the left of a thread; gives what that makes of what crossed the left boundary.
+    fn close_thread(&mut self, tid: Tid, thread: &mut ThreadLatencies) -> Stat {
+        let open = ThreadLatencies { all: Stat::NONE, ..*thread };
+        let mut nothing = ThreadLatencies::FORGOTTEN;
+        self.append_thread(tid, &mut nothing, &open);
+        thread.register = nothing.register;
+        nothing.all
+    }
+
+    /// The same with nothing to the left, for what will be appended. Of threads whose life at the left boundary is another
+    /// one than the last, that one comes beside.
     pub(crate) fn close<'t>(
         self,
-        threads: impl Iterator<Item = (Tid, &'t mut ThreadLatencies)>,
+        threads: impl Iterator<Item = (Tid, &'t mut ThreadLatencies, Option<&'t mut ThreadLatencies>)>,
     ) -> Self {
         let sieve = self.sieve.emptied();
         let mut whole = Self { forgotten: true, sieve, ..Self::default() };
-        for (tid, thread) in threads {
-            let open = std::mem::replace(thread, ThreadLatencies::FORGOTTEN);
-            whole.append_thread(tid, thread, &open);
+        for (tid, thread, of_left) in threads {
+            let crossing = whole.close_thread(tid, thread);
+            of_left.unwrap_or(thread).all.append(&crossing);
         }
         whole.append(self);
         whole

@@ -27,6 +27,8 @@ use serde::{Deserialize, Serialize};
 use crate::call::{Class, ClassTerm};
 use crate::fact::{Fact, FactKind, LeftAs, Missing};
 use crate::ident::Left;
+use crate::keyed::Keyed;
+use crate::numbers::Numbers;
 
 use handlers::{Doing, Handlers};
 use register::{First, How, Register, State, Stretch, Tail, Wake};
@@ -38,7 +40,7 @@ pub use requests::MAX_PATHS;
 pub use trail::MAX_HOPS;
 pub(crate) use trail::{Costs, Hop, Walked, What};
 use waits::Waits;
-pub(crate) use waits::{Wait, WaitRow, Waker};
+pub(crate) use waits::{Wait, WaitRow, WaitsOf, Waker};
 
 /// How many nodes a trail has before what nobody will draw is added up.
 const MAX_TRAIL: usize = 1 << 16;
@@ -52,8 +54,14 @@ pub(crate) struct Paths {
     pub(crate) waits: Waits,
     pub(crate) requests: Requests,
     trail: Trail,
-    /// Bound: threads seen.
+    /// Bound: threads that lived at one of the ends.
     threads: BTreeMap<Tid, Register>,
+    /// Numbers whose thread has ended and that nothing was seen of since, but for those whose thread lived at the left
+    /// boundary.
+    pub(crate) ended: Numbers,
+    /// No later than this they had ended; earlier than what is seen of them next.
+    #[serde(skip)]
+    pub(crate) ended_by: Option<Timestamp>,
     cpus: BTreeMap<CpuId, Handlers>,
     /// The left boundary.
     begin: Timestamp,
@@ -119,6 +127,8 @@ impl Paths {
             requests: Requests::default(),
             trail: Trail::default(),
             threads: BTreeMap::new(),
+            ended: Numbers::default(),
+            ended_by: None,
             cpus: BTreeMap::new(),
             begin,
             lost: None,
@@ -189,7 +199,10 @@ impl Paths {
         let state = match leaves {
             Leaves::Ready => State::Ready,
             Leaves::Asleep(class) => State::Asleep(class),
-            Leaves::Ended => State::Ended,
+            Leaves::Ended => {
+                self.open.insert(tid, None);
+                State::Ended
+            }
         };
         self.go_on(tid, Stretch { since: at, state, path });
     }
@@ -236,7 +249,7 @@ impl Paths {
         let waits = match &self.register(tid).tail {
             Tail::AsLeft => self.register(tid).wake.is_none(),
             Tail::Known(Stretch { state, .. }) => {
-                matches!(state, State::Asleep(_) | State::New | State::Unknown(None))
+                matches!(state, State::Asleep(_) | State::New | State::Ended | State::Unknown(None))
             }
         };
         if !waits {
@@ -267,6 +280,7 @@ impl Paths {
     fn lose_thread(&mut self, tid: Tid, at: Timestamp) {
         match &mut self.register(tid).tail {
             Tail::Known(Stretch { state: State::Unknown(wake), .. }) => *wake = None,
+            Tail::Known(Stretch { state: State::Ended, .. }) => {}
             Tail::AsLeft | Tail::Known(_) => {
                 let path = self.step(tid, First { at, how: How::Lost });
                 self.go_on(tid, Stretch { since: at, state: State::Unknown(None), path });
@@ -284,8 +298,11 @@ impl Paths {
     }
 
     fn register(&mut self, tid: Tid) -> &mut Register {
-        let Self { threads, trail, lost, .. } = self;
+        let Self { threads, trail, lost, ended, begin, .. } = self;
         threads.entry(tid).or_insert_with(|| {
+            if ended.contains(tid) {
+                return Register::ended(*begin);
+            }
             let Some(at) = *lost else { return Register::UNSEEN };
             let path = trail.push(Node::Left(tid));
             let tail = Tail::Known(Stretch { since: at, state: State::Unknown(None), path });
@@ -357,7 +374,13 @@ impl Paths {
         };
         let slept = |what| Step { before: *path, tid, what, begin: *since, end: wake.at };
         let slept = match state {
-            State::Running | State::Ready | State::Ended => return,
+            State::Running | State::Ready => return,
+            State::Ended => {
+                let since = *since;
+                let path = self.trail.push(Node::Origin(tid));
+                let state = State::Unknown(Some(wake));
+                return self.go_on(tid, Stretch { since, state, path });
+            }
             State::Unknown(pending) => {
                 pending.get_or_insert(wake);
                 return;
@@ -437,6 +460,7 @@ impl Paths {
     pub(crate) fn settle(&mut self, of_left: bool) {
         self.running.clear();
         self.ending.clear();
+        self.ended_by = None;
         self.most = 0;
         self.requests.keep_slowest();
         // A request whose path leads to the left boundary may go on there with any wake-up that waits for what comes before.
@@ -509,9 +533,34 @@ impl Paths {
         self.cpus.get(&on_left.cpu).unwrap_or(&unseen).told(on_left, self.begin)
     }
 
+    /// Whether nothing is known of a thread but that whatever had its number at the left boundary has ended.
+    pub(crate) fn is_ended(&self, tid: Tid) -> bool {
+        self.threads.get(&tid).is_some_and(Register::is_ended) && !self.ends.contains_key(&tid)
+    }
+
+    /// Forgets these threads, of which nothing else is known.
+    pub(crate) fn forget_ended(&mut self, tids: &[Tid]) {
+        for tid in tids {
+            self.ended.insert(*tid);
+            self.threads.remove(tid);
+            self.open.remove(tid);
+        }
+        self.waits.drop_empty();
+    }
+
+    /// What wakers of the right part are called with this to the left.
+    pub(crate) fn told_by<'s>(&'s self) -> impl Fn(Waker) -> Waker + use<'s> {
+        |by| self.told(by)
+    }
+
     /// Appends the window to the right. Its terms must have been resolved already. What requests end at waits for
-    /// [`Self::end_request`].
-    pub(crate) fn append(&mut self, mut right: Self) {
+    /// [`Self::end_request`]. Numbers that had another life at the left boundary than their last one go on with that; what
+    /// was counted of their last ones comes back.
+    pub(crate) fn append(
+        &mut self,
+        mut right: Self,
+        had_another: impl Fn(Tid) -> bool,
+    ) -> Keyed<Tid, WaitsOf> {
         right.waits.resolve_wakers(|by| self.told(by));
         right.change(&|what| {
             if let What::Asleep(_, by) = what {
@@ -521,7 +570,14 @@ impl Paths {
         for wake in right.threads.values_mut().flat_map(Register::wakes_mut) {
             wake.by = self.told(wake.by);
         }
+        let later = right.waits.take_later(had_another);
         self.waits.append(right.waits);
+        for tid in right.ended.iter() {
+            if let Some(mine) = self.threads.get_mut(&tid) {
+                mine.end(right.begin);
+                self.open.insert(tid, None);
+            }
+        }
         if let Some(at) = right.lost {
             let mine = self.threads.keys().filter(|tid| !right.threads.contains_key(tid));
             let unseen: Vec<Tid> = mine.copied().collect();
@@ -556,6 +612,7 @@ impl Paths {
         for (ended, path) in pending {
             self.conclude(ended, renumbered(&ids, path));
         }
+        later
     }
 
     /// Whether a condition of the right part holds; what must be asked further left if this part does not know.
@@ -628,12 +685,24 @@ impl Paths {
             Part::RequestEnds => self.ends.clear(),
             Part::RequestsPending => self.requests.pending.clear(),
             Part::RequestsOpen => self.open.clear(),
+            Part::LeftWaits => self.waits.of_left.clear(),
+            Part::Ended => self.ended.clear(),
             _ => {}
         }
     }
 
     /// The same with nothing to the left: nobody knows what any thread did.
     pub(crate) fn closed(&self) -> Self {
+        self.closed_with(|_| false)
+    }
+
+    /// The waits with nothing to the left. Numbers that had another life at the left boundary than their last one are told
+    /// apart.
+    pub(crate) fn closed_waits(&self, had_another: impl Fn(Tid) -> bool) -> Waits {
+        self.closed_with(had_another).waits
+    }
+
+    fn closed_with(&self, had_another: impl Fn(Tid) -> bool) -> Self {
         let mut nothing = Self { lost: Some(self.begin), ..Self::new(self.begin) };
         for tid in self.threads.keys() {
             let path = nothing.trail.push(Node::Origin(*tid));
@@ -647,7 +716,14 @@ impl Paths {
                 *class = ClassTerm::Known(Class::Other);
             }
         }
-        nothing.append(rest);
+        let later = nothing.append(rest, had_another);
+        for (tid, waits) in later.into_entries() {
+            let of_left = nothing.waits.take_life(tid);
+            nothing.waits.of_left.insert(tid, of_left);
+            nothing.waits.now.insert(tid, waits);
+        }
+        // Those whose path led to the left boundary have come last.
+        nothing.requests.keep_slowest();
         nothing
     }
 

@@ -78,6 +78,25 @@ pub(super) enum State {
 impl Register {
     pub(super) const UNSEEN: Self = Self { first: None, wake: None, tail: Tail::AsLeft };
 
+    /// Of a number whose thread has ended.
+    pub(super) fn ended(at: Timestamp) -> Self {
+        let mut register = Self { first: Some(First { at, how: How::Born }), ..Self::UNSEEN };
+        register.end(at);
+        register
+    }
+
+    /// Nobody has the number any more.
+    pub(super) fn end(&mut self, at: Timestamp) {
+        self.tail = Tail::Known(Stretch { since: at, state: State::Ended, path: Id::MAX });
+    }
+
+    /// Whether nothing is known but that whatever had the number at the left boundary has ended.
+    pub(super) fn is_ended(&self) -> bool {
+        let was_born = self.first.is_some_and(|first| first.how == How::Born);
+        let has_ended = matches!(&self.tail, Tail::Known(Stretch { state: State::Ended, .. }));
+        was_born && self.wake.is_none() && has_ended
+    }
+
     /// The wake-ups that wait for what comes next.
     pub(super) fn wakes_mut(&mut self) -> impl Iterator<Item = &mut Wake> {
         let pending = match &mut self.tail {

@@ -39,13 +39,22 @@ pub(crate) struct WaitRow {
     pub(crate) lengths: Histogram,
 }
 
+/// Waits of one life of a thread.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WaitsOf {
+    /// Bound: causes; one that is still a file without a name is one of its own.
+    pub(crate) causes: BTreeMap<ClassTerm, WaitRow>,
+    /// Bound: threads that woke this one.
+    pub(crate) wakers: BTreeMap<Waker, Stat>,
+}
+
 /// Waits by thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Waits {
-    /// Bound: threads times causes; a cause that is still a file without a name is one of its own.
-    pub(crate) causes: Keyed<Tid, BTreeMap<ClassTerm, WaitRow>>,
-    /// Bound: pairs of threads of which one woke the other.
-    pub(crate) wakers: Keyed<Tid, BTreeMap<Waker, Stat>>,
+    /// Of the last life of each number. Bound: threads.
+    pub(crate) now: Keyed<Tid, WaitsOf>,
+    /// Of the life that a number had at the left boundary, when that is another one. Bound: threads that lived there.
+    pub(crate) of_left: Keyed<Tid, WaitsOf>,
     /// What is logged is given away before a summary is written.
     #[serde(skip)]
     pub(crate) sieve: Sieve<Wait>,
@@ -86,6 +95,42 @@ impl WaitRow {
     }
 }
 
+impl WaitsOf {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.causes.is_empty() && self.wakers.is_empty()
+    }
+
+    fn count(&mut self, class: &ClassTerm, waker: Waker, ns: u64) {
+        let row = match self.causes.get_mut(class) {
+            Some(row) => row,
+            None => self.causes.entry(class.clone()).or_default(),
+        };
+        row.ns.take(ns);
+        row.lengths.take(ns);
+        self.wakers.entry(waker).or_default().take(ns);
+    }
+
+    pub(crate) fn resolve(&mut self, left: &impl Left) {
+        let add = |row: &mut WaitRow, more: WaitRow| row.append(&more);
+        resolve_keys(&mut self.causes, |class| *class = class.resolved(left), add);
+    }
+
+    /// Puts in who woke where the left boundary's handlers decide.
+    pub(crate) fn resolve_wakers(&mut self, told: impl Fn(Waker) -> Waker) {
+        let add = |stat: &mut Stat, more: Stat| stat.append(&more);
+        resolve_keys(&mut self.wakers, |waker| *waker = told(*waker), add);
+    }
+
+    pub(crate) fn append(&mut self, more: &Self) {
+        for (class, row) in &more.causes {
+            self.causes.entry(class.clone()).or_default().append(row);
+        }
+        for (waker, stat) in &more.wakers {
+            self.wakers.entry(*waker).or_default().append(stat);
+        }
+    }
+}
+
 impl Waits {
     pub(super) fn count(
         &mut self,
@@ -94,16 +139,8 @@ impl Waits {
         waker: Waker,
         (begin, end): (Timestamp, Timestamp),
     ) {
-        let ns = end.since(begin).get();
         self.sieve.note(Logged::Waits, || Wait { tid, begin, end, class: class.clone(), waker });
-        let causes = self.causes.or_default(&tid);
-        let row = match causes.get_mut(class) {
-            Some(row) => row,
-            None => causes.entry(class.clone()).or_default(),
-        };
-        row.ns.take(ns);
-        row.lengths.take(ns);
-        self.wakers.or_default(&tid).entry(waker).or_default().take(ns);
+        self.now.or_default(&tid).count(class, waker, end.since(begin).get());
     }
 
     /// The same, and nothing counted.
@@ -115,36 +152,47 @@ impl Waits {
         for wait in self.sieve.logged_mut() {
             wait.class = wait.class.resolved(left);
         }
-        for causes in self.causes.values_mut() {
-            let add = |row: &mut WaitRow, more: WaitRow| row.append(&more);
-            resolve_keys(causes, |class| *class = class.resolved(left), add);
-        }
+        self.all_mut().for_each(|waits| waits.resolve(left));
     }
 
-    /// Puts in who woke where the left boundary's handlers decide.
     pub(super) fn resolve_wakers(&mut self, told: impl Fn(Waker) -> Waker) {
         for wait in self.sieve.logged_mut() {
             wait.waker = told(wait.waker);
         }
-        for wakers in self.wakers.values_mut() {
-            let add = |stat: &mut Stat, more: Stat| stat.append(&more);
-            resolve_keys(wakers, |waker| *waker = told(*waker), add);
+        self.all_mut().for_each(|waits| waits.resolve_wakers(&told));
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut WaitsOf> {
+        self.now.values_mut().chain(self.of_left.values_mut())
+    }
+
+    /// Forgets numbers of which nothing was counted.
+    pub(super) fn drop_empty(&mut self) {
+        self.now.retain(|_, waits| !waits.is_empty());
+    }
+
+    /// Takes out what was counted of a life that ends.
+    pub(crate) fn take_life(&mut self, tid: Tid) -> WaitsOf {
+        self.now.get_mut(&tid).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes out what was counted of the last lives of those numbers that had another one at the left boundary; what is left
+    /// continues lives of the left.
+    pub(super) fn take_later(&mut self, had_another: impl Fn(Tid) -> bool) -> Keyed<Tid, WaitsOf> {
+        let mut later = Keyed::new();
+        for (tid, waits) in self.now.iter_mut().filter(|(tid, _)| had_another(**tid)) {
+            later.insert(*tid, std::mem::take(waits));
         }
+        for (tid, waits) in std::mem::take(&mut self.of_left).into_entries() {
+            self.now.insert(tid, waits);
+        }
+        later
     }
 
     pub(super) fn append(&mut self, right: Self) {
         self.sieve.append(right.sieve);
-        for (tid, causes) in right.causes.into_entries() {
-            let mine = self.causes.or_default(&tid);
-            for (class, row) in causes {
-                mine.entry(class).or_default().append(&row);
-            }
-        }
-        for (tid, wakers) in right.wakers.into_entries() {
-            let mine = self.wakers.or_default(&tid);
-            for (waker, stat) in wakers {
-                mine.entry(waker).or_default().append(&stat);
-            }
+        for (tid, more) in right.now.into_entries().filter(|(_, more)| !more.is_empty()) {
+            self.now.or_default(&tid).append(&more);
         }
     }
 }

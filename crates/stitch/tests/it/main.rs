@@ -12,6 +12,7 @@ mod edges;
 mod file;
 mod kernel_like;
 mod laws;
+mod lives;
 mod log;
 mod paths;
 mod periods;

@@ -1,17 +1,20 @@
 //! Last-waker critical paths: known ones, and random ones against a walk over all facts at once.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::{CpuId, Tid, Timestamp};
 use proptest::prelude::*;
 use stitch::answer::{CriticalPath, PathState};
 use stitch::fact::{Fact, FactKind, LeftAs, Line};
+use stitch::{Cover, Identities, Window};
 
 use crate::compare::path_holds;
 use crate::kernel_like::facts;
 use crate::laws::{cases, map, reduce, windows};
 use crate::story::{
-    Moment, begin, born, end, enters, goes_to, handled, interrupt, leaves, sleeps, summary, wakes,
+    self, Moment, begin, born, end, enters, goes_to, handled, interrupt, leaves, sleeps, summary,
+    wakes,
 };
 
 /// Thread, state and nanoseconds of each stretch of the path of the story's only request.
@@ -137,6 +140,44 @@ fn of_a_long_path_the_last_stretches_are_kept_and_all_is_in_the_sums() {
     let short = stitch::phases(&summary(&ping_pong(20)));
     let path = short.request_list[0].critical_path.as_ref().unwrap();
     assert!(!path.is_longer && path.hops[0].offset_ns == 0, "{path:?}");
+}
+
+/// The right part holds all of a request, but not who slept before it: what that thread's waker did may yet be drawn.
+#[test]
+fn a_request_that_waits_for_the_left_part_keeps_what_its_path_may_be_drawn_from() {
+    let all = story::facts(&[
+        (1, 2, sleeps(2, 3)),
+        (1, 3, leaves("read")),
+        (0, 1, begin("request")),
+        (1, 3, goes_to(3, 4)),
+        (1, 4, goes_to(4, 3)),
+        (1, 3, wakes(2)),
+        (1, 3, sleeps(3, 2)),
+        (0, 1, sleeps(1, 0)),
+        (1, 2, wakes(1)),
+        (0, 0, goes_to(0, 1)),
+        (0, 1, end("request")),
+    ]);
+    let part = |from, to| {
+        let (begin, end) = (Timestamp::from_nanos(from), Timestamp::from_nanos(to));
+        let mut known = Identities::default().outside_spans();
+        all.iter().filter(|fact| fact.at < begin).for_each(|fact| known.learn(fact));
+        let cover = Cover { host: "host".into(), begin, end };
+        let mut window = Window::after(cover, Arc::new(known));
+        let inside = all.iter().filter(|fact| begin <= fact.at && fact.at < end);
+        inside.for_each(|fact| window.add(fact));
+        window.finish()
+    };
+    let merged = part(0, 15).merge(part(15, 120)).unwrap();
+    let answer = stitch::phases(&merged);
+    let path = answer.request_list[0].critical_path.as_ref().unwrap();
+    path_holds(path, 80);
+    assert!(!path.is_longer, "{path:?}");
+    let drawn: Vec<_> = path.hops.iter().map(|hop| (hop.tid, hop.ns)).collect();
+    let expected = [(3, 10), (3, 10), (3, 10), (2, 10), (2, 20), (1, 10), (1, 10)];
+    assert_eq!(drawn, expected);
+    let whole = stitch::phases(&part(0, 120));
+    assert_eq!(Some(path), whole.request_list[0].critical_path.as_ref());
 }
 
 #[test]

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use model::Pid;
-
 use super::irq::irq;
+use super::lives::{Process, folded};
 use super::{Make, P50, P95, P99, column, duration, moments, number, percentiles};
 use crate::call::Class as Cause;
 use crate::fold::Stat;
@@ -73,27 +72,30 @@ impl Rows {
 
 impl Make<'_> {
     pub(super) fn blocked(&self) -> Vec<Table> {
-        let waits = self.summary.paths.closed().waits;
+        let lives = self.closed().lives;
         let mut by_cause: BTreeMap<Cause, WaitRow> = BTreeMap::new();
-        let mut by_process: BTreeMap<(Pid, Cause), WaitRow> = BTreeMap::new();
+        let mut by_process: BTreeMap<(Process, Cause), WaitRow> = BTreeMap::new();
         let mut threads = Rows::default();
-        for (tid, causes) in waits.causes.iter().filter(|(tid, _)| self.wants(**tid)) {
+        for life in &lives {
             let mut of_thread: BTreeMap<Cause, WaitRow> = BTreeMap::new();
-            for (term, row) in causes {
+            for (term, row) in &life.waits.causes {
                 of_thread.entry(self.finish.class(term)).or_default().append(row);
             }
-            let pid = self.summary.who.process(*tid).unwrap_or(Pid::new(tid.get()));
             for (cause, row) in of_thread {
                 by_cause.entry(cause).or_default().append(&row);
-                by_process.entry((pid, cause)).or_default().append(&row);
-                threads
-                    .push(row.ns.sum, [self.thread(*tid)].into_iter().chain(waits_of(cause, &row)));
+                by_process.entry((life.process(), cause)).or_default().append(&row);
+                threads.push(row.ns.sum, [life.cell()].into_iter().chain(waits_of(cause, &row)));
             }
         }
         let mut processes = Rows::default();
-        for ((pid, cause), row) in &by_process {
-            let comm = self.finish.process_comm(*pid);
-            let process = Cell::Process { tid: None, pid: Some(*pid), comm };
+        for ((process, cause), row) in &by_process {
+            let process = match process {
+                Process::Of(pid) => {
+                    let comm = self.finish.process_comm(*pid);
+                    Cell::Process { tid: None, pid: Some(*pid), comm }
+                }
+                Process::Folded(name) => Cell::Process { tid: None, pid: None, comm: folded(name) },
+            };
             processes.push(row.ns.sum, [process].into_iter().chain(waits_of(*cause, row)));
         }
         let mut causes = Rows::default();
@@ -103,10 +105,10 @@ impl Make<'_> {
         let mut wakers = Rows::default();
         let mut pairs = Rows::default();
         let mut by_waker: BTreeMap<Waker, Stat> = BTreeMap::new();
-        for (tid, wakers) in waits.wakers.iter().filter(|(tid, _)| self.wants(**tid)) {
-            for (waker, stat) in wakers {
+        for life in &lives {
+            for (waker, stat) in &life.waits.wakers {
                 by_waker.entry(*waker).or_default().append(stat);
-                let who = [self.thread(*tid)].into_iter().chain(self.waker(*waker));
+                let who = [life.cell()].into_iter().chain(self.waker(*waker));
                 pairs.push(stat.sum, who.chain(ended(stat)));
             }
         }

@@ -1,12 +1,12 @@
 //! CPU time and memory of threads.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
-use model::{Tid, Timestamp};
+use model::Timestamp;
 
+use super::lives::{Closed, Life};
 use super::{Make, column, duration, number};
-use crate::fold::{CpuRow, PageRow};
+use crate::fold::PageRow;
 use crate::table::{Cell, Class, Column, Kind, Table};
 
 const PROCESS: Column = column("process", "Process", Kind::Process, None);
@@ -69,11 +69,7 @@ pub(super) const MEMTOP: &[&Class] = &[&PAGES, &ALL_PAGES];
 
 impl Make<'_> {
     pub(super) fn cputop(&self) -> Vec<Table> {
-        let known = self.summary.threads.iter();
-        let mut rows: BTreeMap<Tid, CpuRow> =
-            known.filter_map(|(tid, thread)| Some((*tid, thread.counted.cpu?))).collect();
-        let cpu = (self.summary.folds.cpu)
-            .closed(|share| rows.entry(share.tid).or_default().had(share.ns));
+        let Closed { lives, cpu, .. } = self.closed();
         let nothing = Timestamp::from_nanos(0);
         let (begin, end) = cpu.seen.unwrap_or((nothing, nothing));
         let whole = end.since(begin).get();
@@ -81,15 +77,11 @@ impl Make<'_> {
             0 => Cell::Unknown,
             whole => Cell::Ratio { part, whole },
         };
-        let mut threads: Vec<_> = rows.iter().filter(|(tid, _)| self.wants(**tid)).collect();
-        threads.sort_by_key(|(tid, row)| (Reverse(row.ns), **tid));
-        let threads = threads.into_iter().map(|(tid, row)| {
-            vec![
-                self.thread(*tid),
-                Cell::count(row.migrations),
-                ratio(row.ns, whole),
-                Cell::ns(row.ns),
-            ]
+        let mut threads: Vec<_> =
+            lives.iter().filter_map(|life| Some((life, life.counted.cpu?))).collect();
+        threads.sort_by_key(|(life, row)| (Reverse(row.ns), life.order()));
+        let threads = threads.into_iter().map(|(life, row)| {
+            vec![life.cell(), Cell::count(row.migrations), ratio(row.ns, whole), Cell::ns(row.ns)]
         });
         let (mut busy, mut idle, mut cpus) = (0_u64, 0_u64, 0_u64);
         let mut per_cpu = Vec::new();
@@ -115,17 +107,17 @@ impl Make<'_> {
     }
 
     pub(super) fn memtop(&self) -> Vec<Table> {
-        let threads = self.summary.threads.iter();
-        let rows = threads.filter_map(|(tid, thread)| Some((tid, thread.counted.pages.as_ref()?)));
-        let mut rows: Vec<(&Tid, &PageRow)> = rows.filter(|(tid, _)| self.wants(**tid)).collect();
-        rows.sort_by_key(|(tid, row)| (Reverse(row.allocated), Reverse(row.freed), **tid));
+        let lives = self.closed().lives;
+        let rows = lives.iter().filter_map(|life| Some((life, life.counted.pages?)));
+        let mut rows: Vec<(&Life, PageRow)> = rows.collect();
+        rows.sort_by_key(|(life, row)| (Reverse(row.allocated), Reverse(row.freed), life.order()));
         let mut total = PageRow::default();
         rows.iter().for_each(|(_, row)| total.append(row));
         let figures =
             |row: &PageRow| [row.allocated, row.freed, row.allocations, row.frees].map(Cell::count);
         let per_thread = rows
             .into_iter()
-            .map(|(tid, row)| [self.thread(*tid)].into_iter().chain(figures(row)).collect());
+            .map(|(life, row)| [life.cell()].into_iter().chain(figures(&row)).collect());
         vec![
             self.table(&PAGES, per_thread.collect()),
             self.table(&ALL_PAGES, vec![figures(&total).into()]),

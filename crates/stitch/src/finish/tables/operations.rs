@@ -72,8 +72,8 @@ impl Make<'_> {
     fn by_operation(&self) -> BTreeMap<Operation, Lengths> {
         let calls = &self.summary.folds.calls;
         let mut all: BTreeMap<Operation, Lengths> = BTreeMap::new();
-        for (_, thread) in self.summary.threads.iter().filter(|(tid, _)| self.wants(**tid)) {
-            for (name, row) in thread.counted.calls.rows.iter() {
+        for life in self.closed().lives {
+            for (name, row) in life.counted.calls.rows.iter() {
                 if let Some(operation) = Operation::of(name.text()) {
                     all.entry(operation).or_default().ns.append(&row.ns);
                 }

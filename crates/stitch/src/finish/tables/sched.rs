@@ -1,9 +1,5 @@
 //! Scheduling latencies.
 
-use std::collections::BTreeMap;
-
-use model::Tid;
-
 use super::{Make, P50, P95, P99, column, duration, frequencies, moments, number, percentiles};
 use crate::fold::{Item, Latencies, Latency, Stat};
 use crate::table::{Cell, Class, Column, Kind, Table};
@@ -51,26 +47,29 @@ pub(super) const FREQ: &[&Class] = &[&LENGTHS];
 
 impl Make<'_> {
     pub(super) fn schedstats(&self) -> Vec<Table> {
-        let (latencies, threads) = self.latencies();
+        let closed = self.closed();
         let mut total = Stat::default();
         let mut rows = Vec::new();
-        for (tid, stat) in threads.iter().filter(|(tid, _)| self.wants(**tid)) {
-            total.append(stat);
-            rows.push([self.thread(*tid)].into_iter().chain(moments(stat)).collect());
+        for life in &closed.lives {
+            let stat = &life.counted.latencies.all;
+            if stat.count > 0 {
+                total.append(stat);
+                rows.push([life.cell()].into_iter().chain(moments(stat)).collect());
+            }
         }
-        let percentiles = self.if_all(percentiles(&latencies.lengths));
+        let percentiles = self.if_all(percentiles(&closed.latencies.lengths));
         let all = moments(&total).into_iter().chain(percentiles).collect();
         vec![self.table(&TOTAL, vec![all]), self.table(&PER_THREAD, rows)]
     }
 
-    pub(super) fn latencies(&self) -> (Latencies, BTreeMap<Tid, Stat>) {
+    pub(super) fn latencies(&self) -> Latencies {
         let threads = self.summary.threads.iter();
         let threads = threads.map(|(tid, thread)| (*tid, &thread.counted.latencies));
-        self.summary.folds.latencies.closed(threads)
+        self.summary.folds.latencies.closed(threads).0
     }
 
     pub(super) fn schedtop(&self) -> Vec<Table> {
-        let (latencies, _) = self.latencies();
+        let latencies = self.latencies();
         let wanted = |latency: &&Latency| self.wants(latency.tid) && self.wants_cpu(latency.cpu);
         let rows = latencies.top.iter().filter(wanted).map(|latency| self.latency(latency));
         vec![self.table(&LONGEST, rows.collect())]
@@ -88,7 +87,7 @@ impl Make<'_> {
     }
 
     pub(super) fn schedfreq(&self) -> Vec<Table> {
-        let (latencies, _) = self.latencies();
+        let latencies = self.latencies();
         let rows = frequencies(&latencies.lengths).map(Vec::from);
         vec![self.table(&LENGTHS, rows.collect())]
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Pid, Tid};
+use model::Pid;
 
 use super::Make;
 use super::irq::irq;
@@ -143,32 +143,28 @@ impl Make<'_> {
     }
 
     pub(super) fn threads(&self, give: &mut dyn FnMut(ThreadRow)) {
-        let mut at_edges: BTreeMap<Tid, u64> = BTreeMap::new();
-        self.summary.folds.cpu.closed(|share| *at_edges.entry(share.tid).or_default() += share.ns);
-        let (_, latencies) = self.latencies();
-        let waits = self.summary.paths.closed().waits;
-        for (tid, thread) in self.summary.threads.iter() {
-            let cpu = thread.counted.cpu.unwrap_or_default();
-            let latency = latencies.get(tid);
-            let waits = waits.causes.get(tid).into_iter().flat_map(BTreeMap::values);
-            let (waits, blocked_ns) = waits.fold((0, 0_u64), |(count, sum), row| {
-                (count + row.ns.count, sum.saturating_add(row.ns.sum))
-            });
+        for life in self.closed().lives {
+            let cpu = life.counted.cpu.unwrap_or_default();
+            let latencies = life.counted.latencies.all;
+            let (waits, blocked_ns) =
+                life.waits.causes.values().fold((0, 0_u64), |(count, sum), row| {
+                    (count + row.ns.count, sum.saturating_add(row.ns.sum))
+                });
             let (mut calls, mut calls_ns, mut errors, mut uncertain_calls) = (0, 0_u64, 0, 0);
-            for (_, row) in thread.counted.calls.rows.iter() {
+            for (_, row) in life.counted.calls.rows.iter() {
                 calls += row.ns.count;
                 calls_ns = calls_ns.saturating_add(row.ns.sum);
                 errors += row.errors.values().sum::<u64>();
                 uncertain_calls += row.uncertain;
             }
             give(ThreadRow {
-                tid: *tid,
-                pid: self.summary.who.process(*tid),
-                comm: self.finish.comm(*tid),
-                running_ns: cpu.ns.saturating_add(at_edges.get(tid).copied().unwrap_or(0)),
+                tid: life.tid,
+                pid: life.pid,
+                comm: life.name(),
+                running_ns: cpu.ns,
                 migrations: cpu.migrations,
-                latencies: latency.map_or(0, |stat| stat.count),
-                waiting_ns: latency.map_or(0, |stat| stat.sum),
+                latencies: latencies.count,
+                waiting_ns: latencies.sum,
                 waits,
                 blocked_ns,
                 calls,

@@ -4,14 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::Tid;
-
 use super::{Make, P50, P95, P99, column, duration, moments, number, percentiles};
-use crate::call::InFlight;
 use crate::fold::CallRow;
 use crate::name::CallName;
 use crate::table::{Bound, Cell, Class, Column, Kind, Table};
-use crate::thread::Thread;
 
 const BYTES: Column = column("bytes", "Bytes", Kind::Size, None);
 const CALL: Column = column("syscall", "System call", Kind::Syscall, None);
@@ -72,11 +68,12 @@ pub(super) const CLASSES: &[&Class] = &[&PER_THREAD, &PER_CALL, &TOTAL];
 
 impl Make<'_> {
     pub(super) fn syscallstats(&self) -> Vec<Table> {
+        let lives = self.closed().lives;
         let mut per_thread = Vec::new();
         let mut per_call: BTreeMap<&str, (&CallName, CallRow, u64)> = BTreeMap::new();
         let mut totals = Vec::new();
-        for (tid, thread) in self.summary.threads.iter().filter(|(tid, _)| self.wants(**tid)) {
-            let (tid, names, open) = (*tid, &thread.counted.calls.rows, open_call(thread));
+        for (place, life) in lives.iter().enumerate() {
+            let (names, open) = (&life.counted.calls.rows, life.open.as_ref());
             if names.is_empty() && open.is_none() {
                 continue;
             }
@@ -84,7 +81,7 @@ impl Make<'_> {
             for name in names.keys().chain(without_row) {
                 let row = names.get(name).cloned().unwrap_or_default();
                 let more = row.uncertain.saturating_add(u64::from(open == Some(name)));
-                per_thread.push((tid, name, row.clone(), more));
+                per_thread.push((place, life, name, row.clone(), more));
                 let none = (name, CallRow::default(), 0);
                 let (_, sum, open) = per_call.entry(name.text()).or_insert(none);
                 sum.append(&row);
@@ -94,23 +91,21 @@ impl Make<'_> {
             let ns = names.values().map(|row| row.ns.sum).sum::<u64>();
             let uncertain = names.values().map(|row| row.uncertain).sum::<u64>();
             let more = uncertain.saturating_add(u64::from(open.is_some()));
-            totals.push((Reverse(count), tid, ns, more));
+            totals.push((count, life, ns, more));
         }
-        totals.sort_unstable();
-        per_thread.sort_by(|one, other| {
-            let key = |row: &(Tid, &CallName, CallRow, u64)| (row.0, Reverse(row.2.ns.count));
-            key(one).cmp(&key(other)).then_with(|| one.1.text().cmp(other.1.text()))
-        });
-        let per_thread = per_thread.into_iter().map(|(tid, name, row, open)| {
-            let mut cells = vec![self.thread(tid), Cell::Syscall(name.shown())];
+        totals.sort_by_key(|(count, life, ns, more)| (Reverse(*count), life.order(), *ns, *more));
+        per_thread
+            .sort_by_key(|(place, _, name, row, _)| (*place, Reverse(row.ns.count), name.shown()));
+        let per_thread = per_thread.into_iter().map(|(_, life, name, row, open)| {
+            let mut cells = vec![life.cell(), Cell::Syscall(name.shown())];
             cells.extend(figures(&row, open));
             cells.push(Cell::Text(returns(&row)));
             cells.push(total_ns(row.ns.sum, open));
             cells.extend([Cell::bytes(row.bytes), Cell::count(row.restarted)]);
             cells
         });
-        let totals = totals.into_iter().map(|(Reverse(count), tid, ns, open)| {
-            vec![self.thread(tid), counted(count, open), total_ns(ns, open)]
+        let totals = totals.into_iter().map(|(count, life, ns, open)| {
+            vec![life.cell(), counted(count, open), total_ns(ns, open)]
         });
         vec![
             self.table(&PER_THREAD, per_thread.collect()),
@@ -135,14 +130,6 @@ impl Make<'_> {
             cells
         };
         rows.into_iter().map(row).collect()
-    }
-}
-
-/// The call that a thread is in at the end.
-fn open_call(thread: &Thread) -> Option<&CallName> {
-    match &thread.call {
-        InFlight::Call(call) => Some(&call.name),
-        InFlight::AsLeft(_) | InFlight::Nothing | InFlight::Birth => None,
     }
 }
 

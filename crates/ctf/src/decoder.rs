@@ -144,6 +144,12 @@ impl Decoder {
         self.anchors.get(mark.anchors.checked_add(first)?..)
     }
 
+    /// One of them.
+    #[inline]
+    pub(crate) fn anchor(&self, mark: &Mark, number: usize) -> Option<u64> {
+        self.anchors.get(mark.anchors.checked_add(number)?).copied()
+    }
+
     /// How many event records come before the current one.
     pub(crate) fn index(&self) -> u64 {
         self.index + self.current as u64

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::class::{EventRecordClass, StreamClass, TraceClass};
 use crate::decoder::{Decoder, Mark};
-use crate::layout::{Integer, Kind, Layout, Meaning, Then};
+use crate::layout::{Kind, Layout, Meaning, Place, Then};
 use crate::packet::PacketInfo;
 use crate::program::Programs;
 use crate::show;
@@ -154,7 +154,7 @@ impl<'a> EventRecord<'a> {
     #[inline]
     pub fn u64(&self, handle: FieldHandle) -> Option<u64> {
         match self.number(handle) {
-            Some((int, raw)) if int.signed => u64::try_from(raw.cast_signed()).ok(),
+            Some((true, raw)) => u64::try_from(raw.cast_signed()).ok(),
             Some((_, raw)) => Some(raw),
             None => self.get(handle)?.as_u64(),
         }
@@ -165,7 +165,7 @@ impl<'a> EventRecord<'a> {
     #[inline]
     pub fn i64(&self, handle: FieldHandle) -> Option<i64> {
         match self.number(handle) {
-            Some((int, raw)) if int.signed => Some(raw.cast_signed()),
+            Some((true, raw)) => Some(raw.cast_signed()),
             Some((_, raw)) => i64::try_from(raw).ok(),
             None => self.get(handle)?.as_i64(),
         }
@@ -178,15 +178,42 @@ impl<'a> EventRecord<'a> {
         self.get(handle)?.as_bytes()
     }
 
-    /// An integer that has a place and is a number: its class, and its value with the sign extended.
+    /// An integer that has a place and is a number: whether it is signed, and its value with the sign extended.
     #[inline]
-    fn number(&self, handle: FieldHandle) -> Option<(&'a Integer, u64)> {
+    fn number(&self, handle: FieldHandle) -> Option<(bool, u64)> {
         let place = handle.place?;
+        if let Some(quick) = &handle.quick
+            && let Some(begin) = self.segment(handle, place)
+            && let Some(raw) = quick.read(self.bytes, begin)
+        {
+            return Some((quick.signed, raw));
+        }
+        self.placed_number(handle, place)
+    }
+
+    /// Where the segment of a context or payload begins that a field is in, in bits.
+    #[inline]
+    fn segment(&self, handle: FieldHandle, place: Place) -> Option<u64> {
+        let owner = match handle.scope {
+            Scope::EventCommonContext => self.stream.index,
+            Scope::EventSpecificContext | Scope::Payload => self.class.index,
+            _ => return None,
+        };
+        if owner != handle.owner {
+            return None;
+        }
+        let base = self.decoder.program(self.mark.class)?.base(handle.scope)?;
+        self.decoder.anchor(self.mark, base.checked_add(usize::try_from(place.segment).ok()?)?)
+    }
+
+    /// The same by the way that is open to all of them.
+    #[inline(never)]
+    fn placed_number(&self, handle: FieldHandle, place: Place) -> Option<(bool, u64)> {
         let part = self.part(handle.scope).filter(|part| part.owner == handle.owner)?;
         let Kind::Integer(int) = &part.layout.node(handle.node)?.kind else { return None };
         let anchor = part.anchors.get(usize::try_from(place.segment).ok()?)?;
         let raw = int.read(self.bytes, anchor.checked_add(place.offset)?)?;
-        (int.meaning == Meaning::Number).then_some((int, raw))
+        (int.meaning == Meaning::Number).then_some((int.signed, raw))
     }
 
     /// Walks the whole scope for a scalar without a constant place.

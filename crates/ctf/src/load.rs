@@ -44,6 +44,13 @@ impl Load {
         };
         Some(word >> (self.shift & 63) & self.mask)
     }
+
+    /// A value that it read, as the two's complement number that it is.
+    #[inline(always)]
+    pub(crate) const fn sign_extended(&self, raw: u64) -> u64 {
+        let unused = self.mask.leading_zeros();
+        ((raw << unused).cast_signed() >> unused).cast_unsigned()
+    }
 }
 
 /// Where the first NUL is.

@@ -6,8 +6,8 @@ use std::slice;
 
 use crate::bits;
 use crate::class::Base;
-use crate::layout::{Integer, Kind, Layout, Length, Node, Place, Role};
-use crate::load::find_nul;
+use crate::layout::{Integer, Kind, Layout, Length, Meaning, Node, Place, Role};
+use crate::load::{Load, find_nul};
 use crate::walk::{self, Stack, Walk};
 
 /// Where in a packet a field is.
@@ -48,6 +48,34 @@ pub struct FieldHandle {
     pub(crate) owner: u32,
     pub(crate) node: u32,
     pub(crate) place: Option<Place>,
+    /// How to read it where its segment begins at a byte, if it is an integer that is just a number.
+    pub(crate) quick: Option<Quick>,
+}
+
+/// An integer that one load reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Quick {
+    pub(crate) load: Load,
+    pub(crate) signed: bool,
+}
+
+impl Quick {
+    fn new(node: &Node) -> Option<Self> {
+        let Kind::Integer(int) = &node.kind else { return None };
+        let is_plain = int.meaning == Meaning::Number && !int.reversed;
+        let load = Load::new(node.place?.offset, int.bits, int.order)?;
+        is_plain.then_some(Self { load, signed: int.signed })
+    }
+
+    /// The value, its sign extended, of a segment that begins at a bit; `None` where that is not quick.
+    #[inline]
+    pub(crate) fn read(&self, data: &[u8], begin_bits: u64) -> Option<u64> {
+        if begin_bits & 7 != 0 {
+            return None;
+        }
+        let raw = self.load.read(data.get(usize::try_from(begin_bits >> 3).ok()?..)?)?;
+        Some(if self.signed { self.load.sign_extended(raw) } else { raw })
+    }
 }
 
 impl FieldHandle {
@@ -56,7 +84,8 @@ impl FieldHandle {
         for part in name.split('.') {
             node = present(layout, Self::step(layout, present(layout, node), part)?);
         }
-        Some(Self { scope, owner, node, place: layout.node(node)?.place })
+        let found = layout.node(node)?;
+        Some(Self { scope, owner, node, place: found.place, quick: Quick::new(found) })
     }
 
     /// The member or option `name` of a compound. An option need not be named: then its members are the variant's, if

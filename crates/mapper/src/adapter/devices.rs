@@ -1,6 +1,6 @@
 //! Interrupts, block devices and memory: what their events say, whatever tracer wrote them.
 
-use ctf::{EventRecord, EventRecordClass, FieldHandle, Value};
+use ctf::{EventRecord, EventRecordClass, FieldHandle};
 use model::Tid;
 use stitch::fact::{BlockOp, Dev, Fact, FactKind, Line};
 
@@ -146,7 +146,7 @@ impl Device {
 }
 
 fn unsigned(record: &EventRecord<'_>, handle: FieldHandle) -> Option<u64> {
-    record.get(handle).and_then(|value| value.as_u64())
+    record.u64(handle)
 }
 
 /// What a request asks for: LTTng writes bits (`RWBS_FLAG_WRITE` 1, `DISCARD` 2, `FLUSH` 256), the kernel's own format
@@ -161,7 +161,7 @@ fn operation(record: &EventRecord<'_>, flags: Option<FieldHandle>) -> BlockOp {
             _ => BlockOp::Other,
         };
     }
-    match record.get(flags).and_then(|value: Value<'_>| value.as_u64()) {
+    match record.u64(flags) {
         Some(bits) if bits & 1 != 0 => BlockOp::Write,
         Some(bits) if bits & 2 != 0 => BlockOp::Discard,
         Some(bits) if bits & 256 != 0 => BlockOp::Other,

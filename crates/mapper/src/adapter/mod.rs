@@ -116,16 +116,20 @@ impl<'a> Adapter<'a> {
 }
 
 /// The number in a field, when it fits a kernel number.
+#[inline]
 fn number(record: &EventRecord<'_>, handle: FieldHandle) -> Option<i32> {
-    record.get(handle).and_then(|value| value.as_i64()).and_then(|n| i32::try_from(n).ok())
+    record.i64(handle).and_then(|n| i32::try_from(n).ok())
+}
+
+/// The bits of a register in a field: -1 and 2^64 - 1 are one.
+#[inline]
+fn register(record: &EventRecord<'_>, handle: FieldHandle) -> Option<i64> {
+    record.i64(handle).or_else(|| record.u64(handle).map(u64::cast_signed))
 }
 
 /// The descriptor table whose address is in a field.
 fn table_key(record: &EventRecord<'_>, handle: Option<FieldHandle>) -> Option<TableKey> {
-    match record.get(handle?)? {
-        Value::Unsigned(address) => Some(TableKey::new(address)),
-        value => value.as_i64().map(|address| TableKey::new(address.cast_unsigned())),
-    }
+    register(record, handle?).map(|address| TableKey::new(address.cast_unsigned()))
 }
 
 /// The text in a field: a string, an array of characters, or an enumeration's label.
@@ -167,7 +171,7 @@ fn convert(
             let (Some(prev), Some(next)) = (tid_of(fields.prev), tid_of(fields.next)) else {
                 return;
             };
-            let state = record.get(fields.prev_state).and_then(|value| value.as_i64());
+            let state = record.i64(fields.prev_state);
             let (prev_comm, next_comm) = (name(fields.prev_comm), name(fields.next_comm));
             give(&context.fact(FactKind::Switch {
                 prev,
@@ -223,7 +227,7 @@ fn convert(
             let label = rule.label.and_then(|handle| text(record, handle));
             let span = Span {
                 name: label.as_deref().unwrap_or(&rule.name),
-                request: rule.id.and_then(|id| record.get(id)).and_then(|value| value.as_u64()),
+                request: rule.id.and_then(|id| record.u64(id)),
                 is_request: rule.is_request,
             };
             if !rule.begins {

@@ -3,9 +3,11 @@
 use ctf::{EventRecord, EventRecordClass, FieldHandle, Value};
 use model::Fd;
 
+use super::super::register;
+
 /// What an argument is, of those that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+pub(super) enum Role {
     Fd,
     NewFd,
     Flags,
@@ -66,11 +68,13 @@ impl Arguments {
         }
     }
 
-    pub(super) fn read(&self, record: &EventRecord<'_>, name: &str) -> Call {
+    /// `roles`: of the arguments by position.
+    pub(super) fn read(&self, record: &EventRecord<'_>, roles: &[Role]) -> Call {
         if let Some(array) = self.array {
-            return by_position(name, record.get(array)).unwrap_or_default();
+            let array = (!roles.is_empty()).then(|| record.get(array));
+            return array.and_then(|array| by_position(roles, array)).unwrap_or_default();
         }
-        let value = |handle: Option<FieldHandle>| integer(record.get(handle?)?);
+        let value = |handle: Option<FieldHandle>| register(record, handle?);
         let fd = value(self.fd).and_then(|fd| i32::try_from(fd).ok()).map(Fd::new);
         Call {
             fd,
@@ -83,18 +87,10 @@ impl Arguments {
     }
 }
 
-/// Bits that do not fit are as the kernel has them: -1 and 2^64 - 1 are one register.
-fn integer(value: Value<'_>) -> Option<i64> {
-    match value {
-        Value::Unsigned(bits) => Some(bits.cast_signed()),
-        value => value.as_i64(),
-    }
-}
-
-fn by_position(name: &str, array: Option<Value<'_>>) -> Option<Call> {
+fn by_position(roles: &[Role], array: Option<Value<'_>>) -> Option<Call> {
     let Value::Compound(registers) = array? else { return None };
     let mut call = Call::default();
-    for (role, register) in roles(name).iter().zip(registers.integers()?) {
+    for (role, register) in roles.iter().zip(registers.integers()?) {
         let Ok(value) =
             i64::try_from(register).or_else(|_| u64::try_from(register).map(u64::cast_signed))
         else {
@@ -120,7 +116,7 @@ fn descriptor(register: i64) -> Fd {
 }
 
 /// What the arguments of a call are by position, as far as one of them matters.
-fn roles(name: &str) -> &'static [Role] {
+pub(super) fn roles(name: &str) -> &'static [Role] {
     use Role::{Arg, Cmd, Fd, Flags, Ignored, Last, NewFd};
     match name {
         "read" | "write" | "pread64" | "pwrite64" | "readv" | "writev" | "preadv" | "pwritev"

@@ -10,64 +10,150 @@ const O_CLOEXEC: i64 = 0o2_000_000;
 const CLONE_FILES: i64 = 0x400;
 const CLONE_THREAD: i64 = 0x1_0000;
 
-/// By the call's name and arguments; `address` is what `connect` and `bind` are given.
-pub(super) fn effect<'s>(name: &str, call: &Call, address: Option<&'s str>) -> Effect<&'s str> {
-    let close_on_exec = call.flags & O_CLOEXEC != 0;
-    let made = |name, kind, close_on_exec| Effect::Make { name, kind, close_on_exec };
-    let make = |name, kind| made(name, kind, close_on_exec);
-    match name {
-        "open" | "openat" | "openat2" | "open_by_handle_at" => Effect::Open { close_on_exec },
-        "creat" => Effect::Open { close_on_exec: false },
-        "close" => Effect::Close,
-        "close_range" => close_range(call),
-        "dup" => Effect::Duplicate { close_on_exec: false },
-        "dup2" if !is_same(call) => Effect::Duplicate { close_on_exec: false },
-        "dup3" if !is_same(call) => Effect::Duplicate { close_on_exec },
-        "fcntl" | "fcntl64" => match call.cmd {
-            Some(0) => Effect::Duplicate { close_on_exec: false },
-            Some(1030) => Effect::Duplicate { close_on_exec: true },
-            Some(2) => Effect::SetCloseOnExec(call.arg & 1 != 0),
-            _ => Effect::Nothing,
-        },
-        "ioctl" => match call.cmd {
-            Some(0x5451) => Effect::SetCloseOnExec(true),
-            Some(0x5450) => Effect::SetCloseOnExec(false),
-            _ => Effect::Nothing,
-        },
-        "connect" | "bind" => address.map_or(Effect::Nothing, Effect::Address),
-        "socket" | "accept4" => make("socket", Kind::Socket),
-        "accept" => made("socket", Kind::Socket, false),
-        // 1 is socket, 5 accept, 18 accept4; their arguments lie in memory.
-        "socketcall" if matches!(call.cmd, Some(1 | 5 | 18)) => made("socket", Kind::Socket, false),
-        "pipe" => Effect::MakePair { name: "pipe", kind: Kind::Other, close_on_exec: false },
-        "pipe2" => Effect::MakePair { name: "pipe", kind: Kind::Other, close_on_exec },
-        "socketpair" => Effect::MakePair { name: "socket pair", kind: Kind::Socket, close_on_exec },
-        "eventfd" => made("eventfd", Kind::Other, false),
-        "eventfd2" => make("eventfd", Kind::Other),
-        "epoll_create" => made("epoll", Kind::Other, false),
-        "epoll_create1" => make("epoll", Kind::Other),
-        "timerfd_create" => make("timerfd", Kind::Other),
-        "inotify_init" => made("inotify", Kind::Other, false),
-        "inotify_init1" => make("inotify", Kind::Other),
-        "userfaultfd" => make("userfaultfd", Kind::Other),
-        // These change the descriptor that they are given, if they are given one.
-        "signalfd" | "signalfd4" if call.fd.is_some_and(|fd| fd.get() >= 0) => Effect::Nothing,
-        "signalfd" => made("signalfd", Kind::Other, false),
-        "signalfd4" => make("signalfd", Kind::Other),
-        // Their flags have bits of their own for it.
-        "memfd_create" => made("memfd", Kind::Other, call.flags & 1 != 0),
-        "fanotify_init" => made("fanotify", Kind::Other, call.flags & 1 != 0),
-        "perf_event_open" => made("perf_event", Kind::Other, call.flags & 8 != 0),
-        // These always close on exec.
-        "pidfd_open" => made("pidfd", Kind::Other, true),
-        "pidfd_getfd" => made("received", Kind::Other, true),
-        "io_uring_setup" => made("io_uring", Kind::Other, true),
-        "bpf" if makes_bpf(call.cmd) => made("bpf", Kind::Other, true),
-        // Threads of a process share without being asked.
-        "clone" if call.flags & (CLONE_FILES | CLONE_THREAD) == CLONE_FILES => Effect::ShareTable,
-        "unshare" if call.flags & CLONE_FILES != 0 => Effect::LeaveTable,
-        _ => Effect::Nothing,
+/// What calls of one name do, before their arguments are known.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rule {
+    Nothing,
+    Open(Closes),
+    Close,
+    CloseRange,
+    /// To the lowest free number.
+    Duplicate,
+    /// To a number that is given, which nothing happens to when it is the same.
+    DuplicateTo(Closes),
+    Fcntl,
+    Ioctl,
+    Address,
+    Make(&'static str, Kind, Closes),
+    MakePair(&'static str, Kind, Closes),
+    /// These change the descriptor that they are given, if they are given one.
+    MakeOrChange(&'static str, Closes),
+    SocketCall,
+    Bpf,
+    Clone,
+    Unshare,
+}
+
+/// Whether exec closes what a call makes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Closes {
+    No,
+    Yes,
+    /// If its flags have this bit.
+    If(i64),
+}
+
+impl Closes {
+    fn on_exec(self, call: &Call) -> bool {
+        match self {
+            Self::No => false,
+            Self::Yes => true,
+            Self::If(flag) => call.flags & flag != 0,
+        }
     }
+}
+
+impl Rule {
+    /// By the call's name.
+    pub(super) fn of(name: &str) -> Self {
+        use Closes::{If, No, Yes};
+        const ON_FLAG: Closes = If(O_CLOEXEC);
+        match name {
+            "open" | "openat" | "openat2" | "open_by_handle_at" => Self::Open(ON_FLAG),
+            "creat" => Self::Open(No),
+            "close" => Self::Close,
+            "close_range" => Self::CloseRange,
+            "dup" => Self::Duplicate,
+            "dup2" => Self::DuplicateTo(No),
+            "dup3" => Self::DuplicateTo(ON_FLAG),
+            "fcntl" | "fcntl64" => Self::Fcntl,
+            "ioctl" => Self::Ioctl,
+            "connect" | "bind" => Self::Address,
+            "socket" | "accept4" => Self::Make("socket", Kind::Socket, ON_FLAG),
+            "accept" => Self::Make("socket", Kind::Socket, No),
+            "socketcall" => Self::SocketCall,
+            "pipe" => Self::MakePair("pipe", Kind::Other, No),
+            "pipe2" => Self::MakePair("pipe", Kind::Other, ON_FLAG),
+            "socketpair" => Self::MakePair("socket pair", Kind::Socket, ON_FLAG),
+            "eventfd" => Self::Make("eventfd", Kind::Other, No),
+            "eventfd2" => Self::Make("eventfd", Kind::Other, ON_FLAG),
+            "epoll_create" => Self::Make("epoll", Kind::Other, No),
+            "epoll_create1" => Self::Make("epoll", Kind::Other, ON_FLAG),
+            "timerfd_create" => Self::Make("timerfd", Kind::Other, ON_FLAG),
+            "inotify_init" => Self::Make("inotify", Kind::Other, No),
+            "inotify_init1" => Self::Make("inotify", Kind::Other, ON_FLAG),
+            "userfaultfd" => Self::Make("userfaultfd", Kind::Other, ON_FLAG),
+            "signalfd" => Self::MakeOrChange("signalfd", No),
+            "signalfd4" => Self::MakeOrChange("signalfd", ON_FLAG),
+            // Their flags have bits of their own for it.
+            "memfd_create" => Self::Make("memfd", Kind::Other, If(1)),
+            "fanotify_init" => Self::Make("fanotify", Kind::Other, If(1)),
+            "perf_event_open" => Self::Make("perf_event", Kind::Other, If(8)),
+            "pidfd_open" => Self::Make("pidfd", Kind::Other, Yes),
+            "pidfd_getfd" => Self::Make("received", Kind::Other, Yes),
+            "io_uring_setup" => Self::Make("io_uring", Kind::Other, Yes),
+            "bpf" => Self::Bpf,
+            "clone" => Self::Clone,
+            "unshare" => Self::Unshare,
+            _ => Self::Nothing,
+        }
+    }
+
+    /// With its arguments; `address` is what `connect` and `bind` are given.
+    #[inline]
+    pub(super) fn effect<'s>(self, call: &Call, address: Option<&'s str>) -> Effect<&'s str> {
+        match self {
+            Self::Nothing => Effect::Nothing,
+            Self::Close => Effect::Close,
+            _ => self.rare_effect(call, address),
+        }
+    }
+
+    fn rare_effect<'s>(self, call: &Call, address: Option<&'s str>) -> Effect<&'s str> {
+        match self {
+            Self::Nothing => Effect::Nothing,
+            Self::Close => Effect::Close,
+            Self::Open(closes) => Effect::Open { close_on_exec: closes.on_exec(call) },
+            Self::CloseRange => close_range(call),
+            Self::Duplicate => Effect::Duplicate { close_on_exec: false },
+            Self::DuplicateTo(_) if is_same(call) => Effect::Nothing,
+            Self::DuplicateTo(closes) => Effect::Duplicate { close_on_exec: closes.on_exec(call) },
+            Self::Fcntl => match call.cmd {
+                Some(0) => Effect::Duplicate { close_on_exec: false },
+                Some(1030) => Effect::Duplicate { close_on_exec: true },
+                Some(2) => Effect::SetCloseOnExec(call.arg & 1 != 0),
+                _ => Effect::Nothing,
+            },
+            Self::Ioctl => match call.cmd {
+                Some(0x5451) => Effect::SetCloseOnExec(true),
+                Some(0x5450) => Effect::SetCloseOnExec(false),
+                _ => Effect::Nothing,
+            },
+            Self::Address => address.map_or(Effect::Nothing, Effect::Address),
+            Self::Make(name, kind, closes) => made(name, kind, closes.on_exec(call)),
+            Self::MakePair(name, kind, closes) => {
+                Effect::MakePair { name, kind, close_on_exec: closes.on_exec(call) }
+            }
+            Self::MakeOrChange(..) if call.fd.is_some_and(|fd| fd.get() >= 0) => Effect::Nothing,
+            Self::MakeOrChange(name, closes) => made(name, Kind::Other, closes.on_exec(call)),
+            // 1 is socket, 5 accept, 18 accept4; their arguments lie in memory.
+            Self::SocketCall => match call.cmd {
+                Some(1 | 5 | 18) => made("socket", Kind::Socket, false),
+                _ => Effect::Nothing,
+            },
+            Self::Bpf if makes_bpf(call.cmd) => made("bpf", Kind::Other, true),
+            // Threads of a process share without being asked.
+            Self::Clone if call.flags & (CLONE_FILES | CLONE_THREAD) == CLONE_FILES => {
+                Effect::ShareTable
+            }
+            Self::Unshare if call.flags & CLONE_FILES != 0 => Effect::LeaveTable,
+            Self::Bpf | Self::Clone | Self::Unshare => Effect::Nothing,
+        }
+    }
+}
+
+fn made(name: &'static str, kind: Kind, close_on_exec: bool) -> Effect<&'static str> {
+    Effect::Make { name, kind, close_on_exec }
 }
 
 /// Whether `dup2` is asked to replace a descriptor by itself, which does nothing.

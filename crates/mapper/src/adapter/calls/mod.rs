@@ -4,18 +4,20 @@ mod arguments;
 mod effects;
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use ctf::{EventRecord, EventRecordClass, FieldHandle, Value};
 use model::Fd;
 use stitch::fact::{CallArgs, Effect, Fact, FactKind};
 
-use super::{Context, number, text};
-use arguments::Arguments;
+use super::{Context, number, register, text};
+use arguments::{Arguments, Role, roles};
+use effects::Rule;
 
 /// The event record class of a call's begin or end.
 #[derive(Debug)]
 pub(super) struct CallClass {
-    name: String,
+    call: Named<String>,
     /// Where the number is of a call that has no class of its own.
     id: Option<FieldHandle>,
     abi: Abi,
@@ -38,12 +40,47 @@ pub(super) enum Abi {
     Compat,
 }
 
+/// A call's name and what follows from it.
+#[derive(Debug, Clone, Copy)]
+struct Named<S> {
+    name: S,
+    roles: &'static [Role],
+    rule: Rule,
+}
+
+impl<S: AsRef<str>> Named<S> {
+    fn new(name: S) -> Self {
+        let text = name.as_ref();
+        Self { roles: roles(text), rule: Rule::of(text), name }
+    }
+
+    #[inline]
+    fn as_ref(&self) -> Named<&str> {
+        Named { name: self.name.as_ref(), roles: self.roles, rule: self.rule }
+    }
+}
+
+/// Calls by number; the numbers have gaps.
+type ByNumber = Vec<Option<Named<&'static str>>>;
+
+static NATIVE: LazyLock<ByNumber> = LazyLock::new(|| by_number(model::syscall_name));
+static COMPAT: LazyLock<ByNumber> = LazyLock::new(|| by_number(model::compat_syscall_name));
+static UNKNOWN: Named<&str> = Named { name: "unknown", roles: &[], rule: Rule::Nothing };
+
+fn by_number(name: fn(u64) -> Option<&'static str>) -> ByNumber {
+    /// More than any kernel has.
+    const NUMBERS: u64 = 1_024;
+    (0..NUMBERS).map(|number| name(number).map(Named::new)).collect()
+}
+
 impl Abi {
-    fn name(self, number: u64) -> Option<&'static str> {
-        match self {
-            Self::Native => model::syscall_name(number),
-            Self::Compat => model::compat_syscall_name(number),
-        }
+    fn call(self, number: i32) -> Named<&'static str> {
+        let calls: &ByNumber = match self {
+            Self::Native => &NATIVE,
+            Self::Compat => &COMPAT,
+        };
+        let place = usize::try_from(number).ok();
+        place.and_then(|place| calls.get(place).copied().flatten()).unwrap_or(UNKNOWN)
     }
 }
 
@@ -62,19 +99,17 @@ impl CallClass {
             pair: field(&["fildes", "socket", "usockvec"])
                 .filter(|_| matches!(name.as_str(), "pipe" | "pipe2" | "socketpair")),
             opened: field(&["resolved"]),
-            name,
+            call: Named::new(name),
         }
     }
 
-    /// The call's name, for unknown ones by their number; `None` when even that says nothing: x86-64's `rt_sigreturn`
-    /// returns as a compat call of number -1.
-    fn name(&self, record: &EventRecord<'_>) -> Option<&str> {
+    /// The call, unknown ones by their number; `None` when even that says nothing: x86-64's `rt_sigreturn` returns as a
+    /// compat call of number -1.
+    #[inline]
+    fn call(&self, record: &EventRecord<'_>) -> Option<Named<&str>> {
         match self.id {
-            None => Some(&self.name),
-            Some(id) => {
-                let id = u64::try_from(number(record, id)?).ok()?;
-                self.abi.name(id).or(Some("unknown"))
-            }
+            None => Some(self.call.as_ref()),
+            Some(id) => number(record, id).filter(|id| *id >= 0).map(|id| self.abi.call(id)),
         }
     }
 
@@ -84,11 +119,11 @@ impl CallClass {
         context: Context,
         give: &mut impl FnMut(&Fact<&str>),
     ) {
-        let Some(name) = self.name(record) else { return };
+        let Some(Named { name, roles, rule }) = self.call(record) else { return };
         let path = self.path.and_then(|handle| text(record, handle));
         let address = self.address(record);
-        let call = self.arguments.read(record, name);
-        let effect = effects::effect(name, &call, address.as_deref());
+        let call = self.arguments.read(record, roles);
+        let effect = rule.effect(&call, address.as_deref());
         let mut fd = call.fd;
         let mut path = path.as_deref();
         // With AT_EMPTY_PATH a call works on the descriptor itself: fstat comes as newfstatat(fd, "").
@@ -108,12 +143,8 @@ impl CallClass {
         context: Context,
         give: &mut impl FnMut(&Fact<&str>),
     ) {
-        let Some(name) = self.name(record) else { return };
-        let ret = self.ret.and_then(|handle| record.get(handle));
-        let ret = ret.map_or(0, |value| match value {
-            Value::Unsigned(bits) => bits.cast_signed(),
-            other => other.as_i64().unwrap_or(0),
-        });
+        let Some(Named { name, .. }) = self.call(record) else { return };
+        let ret = self.ret.and_then(|handle| register(record, handle)).unwrap_or(0);
         let opened = self.opened.and_then(|handle| text(record, handle));
         let address = self.address(record);
         give(&context.fact(FactKind::CallExit {

@@ -19,7 +19,8 @@ impl<'a> Connection<'a> {
         let (local, peer) = name.split_once("->")?;
         let (protocol, local) = local.split_once(':')?;
         let is_end = |end: &str| end.parse::<SocketAddr>().is_ok();
-        (is_end(local) && is_end(peer)).then_some(Self { protocol, local, peer })
+        let is_connection = !protocol.contains('/') && is_end(local) && is_end(peer);
+        is_connection.then_some(Self { protocol, local, peer })
     }
 }
 

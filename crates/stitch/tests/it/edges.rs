@@ -300,6 +300,38 @@ fn a_dup_onto_an_open_number_replaces_it_only_when_it_succeeds() {
 }
 
 #[test]
+fn a_dup_onto_its_own_number_changes_nothing() {
+    let args = on(3, Effect::Duplicate { close_on_exec: false });
+    let all = [dump(3, "/three"), enter("dup2", args), leave("dup2", 3)].into_iter().chain(read());
+    assert_eq!(bytes(&of_one(all)), named(&[("/three", 10)]));
+}
+
+#[test]
+fn an_open_that_fails_makes_nothing_and_every_number_keeps_its_meaning() {
+    let all = [dump(3, "/old"), enter("openat", OPEN), leave("openat", -2)].into_iter();
+    let summary = of_one(all.chain(read()));
+    assert_eq!(bytes(&summary), named(&[("/old", 10)]));
+    let calls = stitch::syscalls(&summary);
+    let open = calls.processes[0].syscalls.iter().find(|call| &*call.name == "openat").unwrap();
+    assert_eq!((open.calls, open.errors), (1, 1));
+}
+
+#[test]
+fn the_first_return_of_a_child_is_its_birth_and_no_call() {
+    let all = [
+        (1, enter("clone", CallArgs::NONE)),
+        (1, fork(2, 1)),
+        (2, leave("clone", 0)),
+        (1, leave("clone", 2)),
+    ];
+    let calls = stitch::syscalls(&summary(&all));
+    assert_eq!(calls.loss.calls_without_begin, 0);
+    let [process] = calls.processes.as_slice() else { panic!("{:?}", calls.processes) };
+    let counted: Vec<_> = process.syscalls.iter().map(|call| (&*call.name, call.calls)).collect();
+    assert_eq!(counted, [("clone", 1)]);
+}
+
+#[test]
 fn a_flag_set_later_decides_what_exec_closes() {
     let kept = CallArgs { effect: Effect::Open { close_on_exec: false }, ..OPEN };
     let set = |value| {

@@ -217,6 +217,26 @@ impl Kernel {
         let shares_table = (how & 16 != 0).then_some(self.threads[&parent].shares);
         let kind = FactKind::Fork { child, child_pid, shares_table, comm: "child" };
         self.fact(cpu, parent, kind);
+        if how & 4 != 0 {
+            self.live_shortly(cpu, parent, child);
+        }
+    }
+
+    /// A child has its parent's CPU for a moment, and that is its life.
+    fn live_shortly(&mut self, cpu: u8, parent: Tid, child: Tid) {
+        for (prev, left_as, next) in
+            [(parent, LeftAs::Preempted, child), (child, LeftAs::Dead, parent)]
+        {
+            self.now += 1;
+            self.on[usize::from(cpu)] = next;
+            let hidden = &mut self.hidden[usize::from(cpu)];
+            *hidden = hidden.saturating_sub(1);
+            let (prev_comm, next_comm) = ("", "");
+            self.fact(cpu, prev, FactKind::Switch { prev, prev_comm, left_as, next, next_comm });
+        }
+        if let Some(thread) = self.threads.get_mut(&child) {
+            thread.state = State::Dead;
+        }
     }
 
     /// A thread starts another program; one that was not the first of its process becomes that.

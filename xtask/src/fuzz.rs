@@ -9,7 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
+use blocks::{BlockId, Node, Piece, Place, Step, Task, Work};
 use clap::Args;
+use mapper::SpanRules;
+use mapper::job::{Plan, Survey};
+use testkit::Chunked;
+use tracedir::ClassCache;
 use tracedir::seekable::Level;
 
 /// Larger files teach a fuzzer little and slow it down.
@@ -119,6 +124,10 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
         }
         return Ok(NATS.len());
     }
+    if target == "task" {
+        fs::write(corpus.join("0"), task()?)?;
+        return Ok(1);
+    }
     let Some(root) = testkit::unpacked_trace("conformance") else { return Ok(0) };
     let mut count = 0;
     let mut keep = |path: &Path, bytes: &[u8]| -> anyhow::Result<()> {
@@ -208,4 +217,27 @@ fn streams_beside(metadata: &Path) -> anyhow::Result<Vec<PathBuf>> {
 #[expect(clippy::print_stdout, reason = "this is the command line of a development tool")]
 fn say(line: &str) {
     println!("{line}");
+}
+
+/// A task's body: two windows to be read and a block to be brought.
+fn task() -> anyhow::Result<Vec<u8>> {
+    let scratch = tempfile::tempdir()?;
+    let chunks = Chunked { chunks: 10, events: 9, seed: 1 }.write(scratch.path());
+    let rules = SpanRules::default();
+    let mut classes = ClassCache::default();
+    let surveys = chunks.iter().map(|chunk| Survey::of_folder(chunk, &rules, &mut classes));
+    let plan = Plan::of(&surveys.collect::<Result<Vec<_>, _>>()?, &rules, None)?;
+    let id = BlockId::of_nothing()?;
+    let piece = |chunk: PathBuf| Piece { place: Place::Folder(chunk), checksum: [1; 32], bytes: 9 };
+    let entries = plan.entries(&[]).into_iter().map(Box::new).enumerate();
+    let maps = entries.map(|(part, entry)| Step::Map { part, id, entry }).take(2);
+    let load = Step::Load { node: Node { first: 8, level: 1 }, id };
+    let work = Work {
+        common: plan.common.clone(),
+        parts: plan.parts.clone(),
+        pieces: chunks.into_iter().map(piece).collect(),
+        blocks: Some("s3://traces/blocks".to_owned()),
+    };
+    let bytes = Task::new(&work, maps.chain([load]).collect()).encode()?;
+    Ok(bytes.get(Task::header()?.len()..).unwrap_or_default().to_vec())
 }

@@ -62,7 +62,7 @@ pub struct Answer {
 ///
 /// What planning meets: [`Error::Url`], [`Error::Store`], [`Error::NoChunk`], [`Error::Manifest`], [`Error::Mapper`];
 /// [`Error::Step`] when a part cannot be done, [`Error::Incomplete`] when the engine loses parts again and again,
-/// [`Error::Stopped`].
+/// [`Error::Nobody`], [`Error::Stopped`].
 pub fn analyse(
     places: &[PathBuf],
     options: &Options,
@@ -130,10 +130,17 @@ impl Job<'_> {
     ) -> Result<(), Error> {
         let here = Threads::new(self.hands, None);
         let mut in_vain = 0;
+        let mut fewest_maps = usize::MAX;
         let mut why = String::new();
         loop {
             let steps = left(self)?;
             let missing = steps.len();
+            let maps = steps.iter().filter(|step| matches!(step, Step::Map { .. })).count();
+            if maps < fewest_maps {
+                // What was committed by those who were lost is gained, too.
+                fewest_maps = maps;
+                in_vain = 0;
+            }
             if missing == 0 {
                 return Ok(());
             }
@@ -167,9 +174,11 @@ impl Job<'_> {
                     self.answer.lost.push(what.clone());
                     why = what;
                 }
-                Err(EngineError::Nobody { what }) => {
-                    let problem = "nobody is left to do the work".to_owned();
-                    return Err(Error::Step { place: what, problem });
+                Err(EngineError::Nobody { tried }) => {
+                    return Err(Error::Nobody {
+                        tried,
+                        lost: std::mem::take(&mut self.answer.lost),
+                    });
                 }
                 Err(EngineError::Stopped) => return Err(Error::Stopped),
                 Err(EngineError::Failed(error)) => return Err(error),
@@ -183,6 +192,9 @@ impl Job<'_> {
         let mut before = (Known::at(begin.unwrap_or(Timestamp::MIN)), None);
         let mut known = Vec::new();
         for part in 0..self.work.parts.len() {
+            if self.engine.is_cancelled() {
+                return Err(Error::Stopped);
+            }
             let learnt = self.hands.known(self.work, part, (&before.0, before.1))?;
             self.answer.blocks_made += u64::from(learnt.made);
             self.answer.refused.extend(learnt.refused);

@@ -75,6 +75,8 @@ impl Blocks {
 
     /// Commits a block; says whether it was not there before.
     pub(crate) fn put(&self, id: &BlockId, body: &impl Serialize) -> Result<bool, Error> {
-        self.store.create(&self.name(id), encode(id, body)?)
+        let is_new = self.store.create(&self.name(id), encode(id, body)?)?;
+        tracing::debug!(block = %id, is_new, "made");
+        Ok(is_new)
     }
 }

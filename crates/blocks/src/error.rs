@@ -90,6 +90,9 @@ pub enum Error {
     /// What is sent cannot be encoded or decoded.
     #[error("cannot be encoded or decoded")]
     Encoding(#[from] postcard::Error),
+    /// What was sent is no task.
+    #[error("a task is refused: {0}")]
+    Task(#[from] BadTask),
     /// A part of the work failed where it was done.
     #[error("{place}: {problem}")]
     Step {
@@ -122,9 +125,61 @@ pub enum Error {
         /// What was lost last.
         why: String,
     },
+    /// Nobody does any work.
+    #[error("nobody is there to do the work: {}", [lost.as_slice(), tried.as_slice()].concat().join("; "))]
+    Nobody {
+        /// Who was tried last, and why they do not.
+        tried: Vec<String>,
+        /// Who was lost on the way.
+        lost: Vec<String>,
+    },
     /// It was told to stop.
     #[error("stopped; what is committed is not done again")]
     Stopped,
+}
+
+impl Error {
+    /// Whether the same job, run again, goes on where this one ended: what it is of is not to blame.
+    #[must_use]
+    pub const fn is_loss(&self) -> bool {
+        match self {
+            Self::Incomplete { .. } => true,
+            Self::Nobody { lost, .. } => !lost.is_empty(),
+            _ => false,
+        }
+    }
+}
+
+/// Why the bytes of a task are not taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadTask {
+    /// Something else.
+    #[error("it is none")]
+    Magic,
+    /// Another version of the program sent it.
+    #[error("version {found}; this program reads {expected}")]
+    Version {
+        /// The version that was sent.
+        found: u32,
+        /// The version that this program sends and reads.
+        expected: u32,
+    },
+    /// Its sender makes other summaries of the same events.
+    #[error("its sender reads events in another way, or writes other summaries")]
+    OtherReading,
+    /// Longer than any.
+    #[error("{len} bytes are too long")]
+    TooLong {
+        /// Its length.
+        len: usize,
+    },
+    /// The body is not what a task is made of.
+    #[error("its body cannot be decoded")]
+    Body(#[source] postcard::Error),
+    /// Its parts do not fit together.
+    #[error("{0}")]
+    Inconsistent(&'static str),
 }
 
 /// Why the bytes of a block are not used.

@@ -1,8 +1,11 @@
 //! Doing steps: what an engine's threads and a worker's have in common.
 
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use crc32c::crc32c;
 use mapper::job::{self, Entry, Known};
 use tracedir::ClassCache;
 
@@ -12,8 +15,10 @@ use crate::cache::{Cache, Held};
 use crate::error::{Error, Refused};
 use crate::id::BlockId;
 use crate::store::Io;
+use crate::task::{Kept, Report, Task};
+use crate::threads::Threads;
 use crate::tree::{Fold, Node};
-use crate::work::{Outcome, Piece, Segment, Step, Work};
+use crate::work::{Engine, EngineError, Outcome, Piece, Segment, Step, Stop, Work};
 
 /// How many sets of trace classes are kept for the next steps.
 const KEPT_CLASSES: usize = 16;
@@ -89,6 +94,90 @@ impl Hands {
         Ok(Folding { fold: Fold::new(work.parts.len()), blocks: self.blocks(work)? })
     }
 
+    /// Does the steps of a task, which are neighbours mostly, on so many threads; merges and commits what is a whole node.
+    /// Gives what came of them once all are done, in the order of their windows, and at once what cannot be done.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Stopped`]; [`EngineError::Failed`] with [`Error::Url`] or [`Error::Store`] when there is no place for the
+    /// merges.
+    pub fn work(
+        &self,
+        task: &Task,
+        threads: Option<NonZeroUsize>,
+        stop: &Stop,
+        give: &mut dyn FnMut(Report) -> ControlFlow<()>,
+    ) -> Result<(), EngineError> {
+        let work = Arc::new(task.work().clone());
+        let mut folding = self.folding(&work)?;
+        let mut is_whole = true;
+        Threads::new(self, threads).until(stop.clone()).run(
+            &work,
+            task.steps().to_vec(),
+            &mut |outcome| {
+                let report = match outcome {
+                    Outcome::Segment(segment) => match folding.add(segment) {
+                        Ok(()) => return ControlFlow::Continue(()),
+                        Err(error) => unmerged(&error),
+                    },
+                    Outcome::Gone { id, refused } => {
+                        return give(Report::Gone { id, refused });
+                    }
+                    Outcome::Stale { problem } => Report::Stale { problem },
+                    Outcome::Failed { place, problem } => Report::Failed { place, problem },
+                };
+                is_whole = false;
+                // Whether it is wanted or not, nothing follows.
+                let (ControlFlow::Continue(()) | ControlFlow::Break(())) = give(report);
+                ControlFlow::Break(())
+            },
+        )?;
+        if !is_whole {
+            return Ok(());
+        }
+        for Segment { node, id, content, made, loaded, refused } in folding.finish() {
+            let (bytes, checksum) = (content.summary.len() as u64, crc32c(&content.summary));
+            let kept = Kept { node, id, bytes, checksum, made, loaded, refused };
+            if give(Report::Kept(kept)).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a worker's report says, with the summary from where the blocks of the job are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Store`] and its like; [`Error::Step`] for a block that is not there, or is not what the worker made.
+    pub fn outcome(&self, work: &Work, report: Report) -> Result<Outcome, Error> {
+        let kept = match report {
+            Report::Kept(kept) => kept,
+            Report::Gone { id, refused } => return Ok(Outcome::Gone { id, refused }),
+            Report::Stale { problem } => return Ok(Outcome::Stale { problem }),
+            Report::Failed { place, problem } => return Ok(Outcome::Failed { place, problem }),
+        };
+        let Kept { node, id, bytes, checksum, made, loaded, refused } = kept;
+        let content = match self.load(work, node, id)? {
+            Outcome::Segment(segment) => segment.content,
+            Outcome::Gone { refused: None, .. } => {
+                return Err(Error::Step {
+                    place: format!("block {id}"),
+                    problem: format!(
+                        "a worker says that it is kept, and it is not in {}: workers must have the same folder there",
+                        work.blocks.as_deref().unwrap_or("no place")
+                    ),
+                });
+            }
+            other => return Ok(other),
+        };
+        if (content.summary.len() as u64, crc32c(&content.summary)) != (bytes, checksum) {
+            let problem = "it is not the one that a worker says it kept".to_owned();
+            return Err(Error::Step { place: format!("block {id}"), problem });
+        }
+        Ok(Outcome::Segment(Segment { node, id, content, made, loaded, refused }))
+    }
+
     /// Where the blocks of a job are; `None` when they are not kept.
     pub(crate) fn blocks(&self, work: &Work) -> Result<Option<Blocks>, Error> {
         let Some(url) = &work.blocks else { return Ok(None) };
@@ -135,6 +224,17 @@ impl Hands {
     }
 
     fn map(&self, work: &Work, part: usize, id: BlockId, entry: &Entry) -> Result<Outcome, Error> {
+        if BlockId::of_map(work, part, entry)? != id {
+            let problem = "its block is called otherwise here".to_owned();
+            return Err(Error::Step { place: format!("window {part}"), problem });
+        }
+        let node = Node::window(part);
+        // Somebody else may have made it since the job was planned.
+        let mut refused = Vec::new();
+        match self.load(work, node, id)? {
+            Outcome::Gone { refused: damaged, .. } => refused.extend(damaged),
+            made_before => return Ok(made_before),
+        }
         let mapped = self.reading(work, part, |held, classes| {
             let part = work.parts.get(part).ok_or_else(|| unknown(part))?;
             Ok(job::map(&work.common, part, entry, &held.folders, classes)?)
@@ -142,8 +242,7 @@ impl Hands {
         let told = Told::new(mapped.events, mapped.findings, mapped.more_findings);
         let content = Summarised { told, summary: mapped.summary.to_bytes()? };
         let made = u64::from(keep(self.blocks(work)?.as_ref(), &id, &content)?);
-        let node = Node::window(part);
-        Ok(Outcome::Segment(Segment { node, id, content, made, loaded: 0, refused: Vec::new() }))
+        Ok(Outcome::Segment(Segment { node, id, content, made, loaded: 0, refused }))
     }
 
     fn load(&self, work: &Work, node: Node, id: BlockId) -> Result<Outcome, Error> {
@@ -214,6 +313,15 @@ impl Folding {
     #[must_use]
     pub fn finish(self) -> Vec<Segment> {
         self.fold.into_segments()
+    }
+}
+
+/// Why neighbours do not merge; a window that began with less than it has to know begins again with more.
+fn unmerged(error: &Error) -> Report {
+    let problem = causes(error);
+    match error {
+        Error::Summary(stitch::Error::StaleAssumption { .. }) => Report::Stale { problem },
+        _ => Report::Failed { place: "a merge".to_owned(), problem },
     }
 }
 

@@ -48,6 +48,16 @@ impl BlockId {
         Ok(name.finish())
     }
 
+    /// The name of what is merged from nothing. Where it differs, the same events become other summaries, or blocks are called
+    /// otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Summary`] when no summary can be written.
+    pub fn of_nothing() -> Result<Self, Error> {
+        Self::of_merge(&[])
+    }
+
     fn of_part(kind: Kind, work: &Work, part: usize) -> Result<Name, Error> {
         let mut name = Name::new(kind)?;
         let Some(part) = work.parts.get(part) else { return Ok(name) };

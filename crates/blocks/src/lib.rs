@@ -16,6 +16,7 @@
 //! - **step**: one thing that can be done anywhere: read a window, or bring a block;
 //! - **node**: a window, or a run of neighbours that has a block ([`Node`]); **segment**: its summary;
 //! - **block**: a summary under a name that says what it is of ([`BlockId`]); never changed;
+//! - **task**: steps that are sent to a worker, with what it has to know to do them ([`Task`]); **report**: what it says;
 //! - **hands**: what does a step ([`Hands`]), with a cache for chunks from buckets.
 
 mod analyse;
@@ -27,15 +28,20 @@ mod error;
 mod hands;
 mod id;
 mod store;
+mod task;
 mod threads;
 mod tree;
 mod work;
 
 pub use analyse::{Answer, Options, analyse};
 pub use block::{MAX_FINDINGS, Summarised, Told};
-pub use error::{Damage, Error, Refused};
+pub use error::{BadTask, Damage, Error, Refused};
 pub use hands::{CacheOptions, Folding, Hands, causes};
 pub use id::BlockId;
+pub use task::{
+    Kept, MAX_REPORT_BYTES, MAX_TASK_BYTES, Report, TASK_BASE_BYTES, TASK_FACTOR, TASK_VERSION,
+    Task,
+};
 pub use threads::Threads;
 pub use tree::{FAN, Fold, Node};
 pub use work::{Engine, EngineError, Outcome, Piece, Place, Segment, Step, Stop, Work};

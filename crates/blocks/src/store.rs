@@ -7,10 +7,10 @@ mod bucket;
 mod bucket;
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use bucket::Io;
 
@@ -193,23 +193,23 @@ fn read(path: &Path, most: u64) -> Result<Option<Found>, Error> {
     }))
 }
 
-/// Writes beside the name, and gives it the name when it is whole and the name is free.
+/// Writes beside the name, and gives it the name when it is whole and the name is free. What is written beside has a name that
+/// no other process has, on this machine or another that shares the folder.
 fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
     if path.exists() {
         return Ok(false);
     }
     let folder = path.parent().unwrap_or(Path::new(""));
     fs::create_dir_all(folder)?;
-    let own = NEXT.fetch_add(1, Ordering::Relaxed);
-    let part = folder.join(format!(".{}-{own}.part", std::process::id()));
-    let linked = File::create(&part)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| fs::hard_link(&part, path));
-    let removed = fs::remove_file(&part);
-    match linked {
-        Ok(()) => removed.map(|()| true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => removed.map(|()| false),
+    let mut part = tempfile::Builder::new()
+        .prefix(".")
+        .suffix(".part")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)?;
+    part.write_all(bytes)?;
+    match fs::hard_link(part.path(), path) {
+        Ok(()) => part.close().map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => part.close().map(|()| false),
         Err(error) => Err(error),
     }
 }

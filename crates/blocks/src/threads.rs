@@ -25,6 +25,12 @@ impl<'h> Threads<'h> {
         let all = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         Self { hands, count: count.unwrap_or_else(all), stop: Stop::default() }
     }
+
+    /// The same, told by somebody else to end.
+    #[must_use]
+    pub fn until(self, stop: Stop) -> Self {
+        Self { stop, ..self }
+    }
 }
 
 impl Engine for Threads<'_> {
@@ -63,5 +69,9 @@ impl Engine for Threads<'_> {
 
     fn cancel(&self) {
         self.stop.set();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.stop.is_set()
     }
 }

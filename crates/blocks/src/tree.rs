@@ -48,6 +48,12 @@ impl Node {
         self.first.saturating_add(self.width()).min(windows)
     }
 
+    /// Whether so many windows have it.
+    pub(crate) fn is_one_of(self, windows: usize) -> bool {
+        let is_low = self.level <= root(windows).level;
+        is_low && self.first < windows && self.first.is_multiple_of(self.width())
+    }
+
     fn parent(self) -> Self {
         let level = self.level + 1;
         let width = FAN.saturating_pow(level);

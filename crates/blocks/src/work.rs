@@ -90,6 +90,15 @@ pub enum Step {
 }
 
 impl Step {
+    /// How many bytes it takes in a task.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Encoding`].
+    pub fn encoded_len(&self) -> Result<usize, Error> {
+        Ok(postcard::to_stdvec(self)?.len())
+    }
+
     /// The first window that it is about; steps are given in this order.
     #[must_use]
     pub const fn first(&self) -> usize {
@@ -154,10 +163,10 @@ pub enum EngineError {
         what: String,
     },
     /// Nobody is left to do anything.
-    #[error("{what}")]
+    #[error("{}", tried.join("; "))]
     Nobody {
-        /// Who was tried.
-        what: String,
+        /// Who was tried, and why they do not.
+        tried: Vec<String>,
     },
     /// [`Stop`] was set.
     #[error("stopped")]
@@ -204,4 +213,7 @@ pub trait Engine: Sync {
 
     /// Ends [`Self::run`] early, from another thread; it does nothing from then on.
     fn cancel(&self);
+
+    /// Whether it was told to end.
+    fn is_cancelled(&self) -> bool;
 }

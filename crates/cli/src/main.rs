@@ -2,6 +2,7 @@
 
 mod command;
 mod config;
+mod log;
 mod outcome;
 mod stop;
 mod table;
@@ -40,6 +41,9 @@ enum Command {
     Ctf(command::ctf::Args),
     /// Say where the time of requests went, or which system calls were made
     Analyze(command::analyze::Args),
+    /// Read and merge windows of recordings for jobs of `analyze --workers`
+    #[cfg(feature = "cluster")]
+    Worker(command::worker::Args),
     /// Answer viewers of traces that call external analyses (LAMI)
     Lami(command::lami::Args),
     /// Ask recordings in SQL
@@ -72,6 +76,8 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Live(args) => command::live::run(&args),
         Command::Ctf(args) => command::ctf::run(&args),
         Command::Analyze(args) => command::analyze::run(&args),
+        #[cfg(feature = "cluster")]
+        Command::Worker(args) => command::worker::run(&args),
         Command::Lami(args) => command::lami::run(&args),
         #[cfg(feature = "sql")]
         Command::Sql(args) => command::sql::run(&args),

@@ -5,6 +5,8 @@
 //! | 0 | done |
 //! | 1 | ran, and the answer is no: nothing matched, or some of the data cannot be read |
 //! | 2 | could not run: usage, files, peers |
+//! | 3 | a peer was lost on the way: run again, it goes on from what is kept |
+//! | 130 | told to stop, by a signal |
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -28,8 +30,16 @@ pub(crate) fn report(result: anyhow::Result<Outcome>) -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&format!("throughline: {error:#}"));
-            ExitCode::from(2)
+            ExitCode::from(code(&error))
         }
+    }
+}
+
+fn code(error: &anyhow::Error) -> u8 {
+    match error.chain().find_map(|cause| cause.downcast_ref::<blocks::Error>()) {
+        Some(error) if error.is_loss() => 3,
+        Some(blocks::Error::Stopped) => 130,
+        _ => 2,
     }
 }
 
@@ -61,6 +71,18 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_worth_another_run_has_a_code_of_its_own() {
+        let lost = |lost: &[&str]| blocks::Error::Nobody {
+            tried: vec!["worker a".to_owned()],
+            lost: lost.iter().map(|&it| it.to_owned()).collect(),
+        };
+        assert_eq!(code(&anyhow::Error::new(lost(&["worker b"])).context("cannot analyse")), 3);
+        assert_eq!(code(&anyhow::Error::new(lost(&[])).context("cannot analyse")), 2);
+        assert_eq!(code(&blocks::Error::Stopped.into()), 130);
+        assert_eq!(code(&anyhow::anyhow!("usage")), 2);
+    }
 
     #[test]
     fn a_name_cannot_make_two_lines_or_colour_the_terminal() {

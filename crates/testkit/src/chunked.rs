@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ctf::writer::{
-    Appended, EventClass, Field, FieldClass, IntClass, OpenPacket, Schema, TraceClass,
+    Appended, EventClass, Field, FieldClass, IntClass, OpenPacket, Record, Schema, TraceClass,
+    WriteError,
 };
 use ctf::{ClockClass, ClockOrigin, EnvValue, Uuid};
 use tracedir::manifest::{Contents, MANIFEST, MANIFEST_FORMAT, Manifest, Origin, SealedBy};
@@ -38,6 +39,8 @@ struct Cpu<'s> {
     in_call: Vec<bool>,
     packet: OpenPacket<'s>,
     discarded: u64,
+    /// Whether records say which thread they are of.
+    says: bool,
 }
 
 impl Chunked {
@@ -49,12 +52,25 @@ impl Chunked {
     /// When the disk refuses.
     #[must_use]
     pub fn write(&self, root: &Path) -> Vec<PathBuf> {
-        let schema = schema();
-        let mut cpus: Vec<Cpu<'_>> = (0..CPUS).map(|cpu| self.cpu(&schema, cpu)).collect();
+        self.record(root, false)
+    }
+
+    /// The same, but for records that say which thread and process they are of, as LTTng's do with the contexts `tid` and `pid`.
+    ///
+    /// # Panics
+    /// When the disk refuses.
+    #[must_use]
+    pub fn write_with_threads(&self, root: &Path) -> Vec<PathBuf> {
+        self.record(root, true)
+    }
+
+    fn record(&self, root: &Path, says: bool) -> Vec<PathBuf> {
+        let schema = schema(says);
+        let mut cpus: Vec<Cpu<'_>> = (0..CPUS).map(|cpu| self.cpu(&schema, cpu, says)).collect();
         (0..self.chunks).map(|chunk| self.chunk(root, &schema, &mut cpus, chunk)).collect()
     }
 
-    fn cpu<'s>(&self, schema: &'s Schema, number: u32) -> Cpu<'s> {
+    fn cpu<'s>(&self, schema: &'s Schema, number: u32, says: bool) -> Cpu<'s> {
         let packet = schema.open_cpu(number, BEGIN_S * SECOND, PACKET_BYTES);
         Cpu {
             number,
@@ -63,6 +79,7 @@ impl Chunked {
             in_call: vec![false; 1 + usize::try_from(FIRST_TID + THREADS).unwrap_or(0)],
             packet: packet.expect("a packet of a CPU"),
             discarded: 0,
+            says,
         }
     }
 
@@ -121,7 +138,7 @@ impl Chunked {
     }
 }
 
-fn schema() -> Schema {
+fn schema(says: bool) -> Schema {
     let int = |name: &str| Field::new(name, FieldClass::Int(IntClass::I64));
     let text = |name: &str| Field::new(name, FieldClass::STRING);
     let events = vec![
@@ -145,6 +162,7 @@ fn schema() -> Schema {
             vec![int("tid"), int("pid"), text("name")],
         ),
     ];
+    let context = if says { vec![int("tid"), int("pid")] } else { vec![] };
     let clock = ClockClass {
         uuid: Some(Uuid([9; 16])),
         origin: ClockOrigin::UnixEpoch,
@@ -156,8 +174,19 @@ fn schema() -> Schema {
         ("domain".to_owned(), text("kernel")),
         ("tracer_name".to_owned(), text("lttng-modules")),
     ];
-    let class = TraceClass::per_cpu(Uuid([6; 16]), clock, env, vec![], events);
+    let class = TraceClass::per_cpu(Uuid([6; 16]), clock, env, context, events);
     Schema::new(class).expect("a schema")
+}
+
+/// The process of a thread: three neighbours have one.
+const fn process(tid: u64) -> u64 {
+    tid - tid % 3
+}
+
+/// A record's context.
+fn say(record: &mut Record<'_>, tid: u64) -> Result<(), WriteError> {
+    record.signed(tid.cast_signed())?;
+    record.signed(process(tid).cast_signed())
 }
 
 impl Cpu<'_> {
@@ -176,7 +205,7 @@ impl Cpu<'_> {
     }
 
     fn dump(&mut self, now: u64, tid: u64) {
-        self.append(4, now, &[tid, tid - tid % 3], Some("worker"));
+        self.append(4, now, &[tid, process(tid)], Some("worker"));
     }
 
     fn event(&mut self, now: u64) {
@@ -208,7 +237,11 @@ impl Cpu<'_> {
                 let cpus = u64::from(CPUS);
                 let next = FIRST_TID + self.roll(THREADS / cpus) * cpus + u64::from(self.number);
                 let state = self.roll(3);
+                let says = self.says;
                 let appended = self.packet.append(0, now, |record| {
+                    if says {
+                        say(record, thread)?;
+                    }
                     record.string(b"worker")?;
                     record.signed(thread.cast_signed())?;
                     record.signed(state.cast_signed())?;
@@ -223,7 +256,11 @@ impl Cpu<'_> {
 
     fn append(&mut self, class: u64, now: u64, numbers: &[u64], text: Option<&str>) {
         let text_first = class == 1;
+        let (says, thread) = (self.says, self.thread);
         let appended = self.packet.append(class, now, |record| {
+            if says {
+                say(record, thread)?;
+            }
             if let Some(text) = text.filter(|_| text_first) {
                 record.string(text.as_bytes())?;
             }

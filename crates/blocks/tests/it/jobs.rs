@@ -156,6 +156,10 @@ impl Engine for Losing<'_> {
     fn cancel(&self) {
         self.inner.cancel();
     }
+
+    fn is_cancelled(&self) -> bool {
+        self.inner.is_cancelled()
+    }
 }
 
 #[test]
@@ -204,6 +208,10 @@ impl Engine for Repeating<'_> {
 
     fn cancel(&self) {
         self.0.cancel();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
     }
 }
 

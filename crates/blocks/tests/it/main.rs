@@ -11,3 +11,4 @@
 mod compare;
 mod damage;
 mod jobs;
+mod sent;

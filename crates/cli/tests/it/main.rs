@@ -6,6 +6,8 @@
     reason = "a test fails by panicking; helpers stand outside of test functions"
 )]
 
+#[cfg(feature = "cluster")]
+mod cluster;
 mod compressed;
 mod config;
 mod copies;
@@ -18,6 +20,8 @@ mod live;
 mod live_page;
 mod lttng;
 mod lttng_analyses;
+#[cfg(feature = "cluster")]
+mod machines;
 mod main_job;
 mod periods;
 mod process;

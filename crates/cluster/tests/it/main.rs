@@ -1,0 +1,11 @@
+//! Workers in threads of the test: the same blocks and answers as without them, however the work is cut.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking; helpers stand outside of test functions"
+)]
+
+mod crew;
+mod jobs;
+mod refused;

@@ -5,6 +5,7 @@
 
 mod capture;
 mod chunks;
+mod cluster;
 mod live;
 mod lttng;
 mod measure;
@@ -29,6 +30,8 @@ pub(crate) enum Bench {
     Capture(capture::Args),
     /// What sealing, compressing, copying and reading of chunks costs, beside `zstd -T1` and `cp`
     Chunks(chunks::Args),
+    /// What having a job done by one to three workers costs, and what killing one of them does
+    Cluster(cluster::Args),
     /// How long an event takes from the traced program to a viewer's output: `throughline live` and babeltrace2, side by side
     Live(live::Args),
     /// Every speed of `throughline read` against babeltrace2 and against a loop written for one layout
@@ -50,6 +53,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Capture(args) => capture::run(args),
         Bench::Chunks(args) => chunks::run(args),
+        Bench::Cluster(args) => cluster::run(args),
         Bench::Live(args) => live::run(args),
         Bench::Read(args) => read::run(args),
         Bench::Relay(args) => relay::run(args),

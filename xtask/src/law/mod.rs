@@ -4,7 +4,7 @@
 //! seed alone; one that fails is shown with the fewest steps that still fail.
 
 mod case;
-mod dice;
+pub(crate) mod dice;
 #[expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -37,7 +37,7 @@ impl FromStr for Address {
             return Err(bad());
         }
         // A scheme without a port of its own, so that the port is the one that was given.
-        let url: Url = format!("tcp://{rest}").parse().map_err(|_| bad())?;
+        let url: Url = format!("tcp://{rest}").parse().map_err(|_not_an_address| bad())?;
         let bare = matches!(url.path(), "" | "/") && url.query().is_none();
         let bare = bare && url.fragment().is_none() && url.username().is_empty();
         let host = match url.host() {

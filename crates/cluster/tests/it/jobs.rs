@@ -71,7 +71,9 @@ fn every_legal_split_gives_the_bytes_of_one_process() {
                 let hands = hands();
                 let engine = Cluster::new(&hands, addresses(&crew)).unwrap();
                 let engine = engine.with_tasks(NonZeroUsize::new(tasks).unwrap());
-                let answer = analyse(&[traces.clone()], &options(&kept), &hands, &engine).unwrap();
+                let answer =
+                    analyse(std::slice::from_ref(&traces), &options(&kept), &hands, &engine)
+                        .unwrap();
                 same(&truth, &answer);
                 assert_eq!(answer.lost, [""; 0]);
                 assert_eq!(kept_blocks(&kept), truth_blocks, "{count} {tasks} {before}");
@@ -146,7 +148,8 @@ fn who_is_left_does_the_work_of_who_leaves() {
             after: AtomicUsize::new(after),
         };
         let kept = folder.path().join(format!("kept-{after}"));
-        let answer = analyse(&[traces.clone()], &options(&kept), &hands, &engine).unwrap();
+        let answer =
+            analyse(std::slice::from_ref(&traces), &options(&kept), &hands, &engine).unwrap();
         same(&truth, &answer);
         assert!(answer.blocks_made <= truth.blocks_made, "{}", answer.blocks_made);
         assert!(kept_blocks(&kept).keys().eq(kept_blocks(&alone).keys()), "{after}");
@@ -164,9 +167,9 @@ fn a_job_that_is_told_to_stop_says_so_and_goes_on_later() {
     let hands = hands();
     let engine = Cluster::new(&hands, addresses(&crew)).unwrap();
     engine.cancel();
-    let stopped = analyse(&[traces.clone()], &options(&kept), &hands, &engine);
+    let stopped = analyse(std::slice::from_ref(&traces), &options(&kept), &hands, &engine);
     assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
     let engine = Cluster::new(&hands, addresses(&crew)).unwrap();
-    let answer = analyse(&[traces.clone()], &options(&kept), &hands, &engine).unwrap();
+    let answer = analyse(std::slice::from_ref(&traces), &options(&kept), &hands, &engine).unwrap();
     same(&here(&traces, &folder.path().join("alone")), &answer);
 }

@@ -161,7 +161,8 @@ fn what_the_tracer_discards_is_shown_and_a_field_that_is_not_there_is_said() {
     setup.lttng("destroy busy");
     setup.wait_until_it_says(&page, "the session has ended");
     let (events, lost) = (setup.counted(&page, "events"), setup.counted(&page, "lost_events"));
-    assert_eq!(events + lost, EMITTED);
+    let streams = setup.browser.eval(&page, "document.getElementById('stream-table').innerText");
+    assert_eq!(events + lost, EMITTED, "{streams}");
     assert!(lost > 0, "nothing was discarded");
     let note = setup.browser.eval(&page, "document.getElementById('tail-note').textContent");
     let note = note.as_str().unwrap();

@@ -172,6 +172,21 @@ struct Seen {
     discarded: u64,
 }
 
+impl Seen {
+    /// What is to be kept of a packet after another one.
+    ///
+    /// LTTng-UST writes 0 as its count of discarded event records into some packets that its switch timer ends (seen
+    /// with 2.13): while packet numbers go on, the highest count so far holds.
+    fn after(self, before: Option<Self>) -> Self {
+        match before {
+            Some(before) if before.number < self.number || self.number.is_none() => {
+                Self { discarded: self.discarded.max(before.discarded), ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
 impl Meter {
     /// Reads an item; gives the losses it shows.
     pub(crate) fn read(&mut self, released: &Released) -> Vec<Loss> {
@@ -217,7 +232,8 @@ impl Meter {
         let seen = Seen { number, discarded: entry.events_discarded };
         let missing = std::mem::take(&mut self.missing);
         let has_rotated = std::mem::take(&mut self.has_rotated);
-        let before = self.last.replace(seen);
+        let before = self.last;
+        self.last = Some(seen.after(before));
         // A stream's first packet counts what was discarded before it; one that joins later says nothing of before.
         let start = Seen { number: Some(0), discarded: 0 };
         let Some(before) = before.or((number == Some(0)).then_some(start)) else {
@@ -292,6 +308,15 @@ mod tests {
             losses(&[packet(0, 0, 0), lost, packet(2, 2, 7)]),
             [(TracerEvents, 0, 1, 7), (PacketNeverCame, 1, 1, 1)]
         );
+    }
+
+    #[test]
+    fn a_counter_that_is_wrong_in_a_packet_counts_nothing_twice() {
+        let recorded =
+            [packet(0, 139, 500), packet(1, 140, 0), packet(2, 141, 0), packet(3, 142, 500)];
+        assert_eq!(losses(&recorded), []);
+        let begun_anew = [packet(0, 139, 500), packet(1, 0, 0), packet(2, 1, 3)];
+        assert_eq!(losses(&begun_anew), [(LossCause::TracerEvents, 0, 1, 3)]);
     }
 
     #[test]

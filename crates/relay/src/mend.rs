@@ -281,9 +281,10 @@ impl Mender<'_> {
             self.root.write_whole(&index_folder, &index_name, &bytes)?;
         }
         self.note_end(class, &index);
-        if let Some((last, position)) = index.entries.last().and_then(|it| Some((it, it.position?)))
-        {
-            let (number, discarded) = (position.packet_seq_num, Some(last.events_discarded));
+        if let Some(position) = index.entries.last().and_then(|last| last.position) {
+            // A packet's own count may be wrong: see `losses`.
+            let discarded = index.entries.iter().map(|entry| entry.events_discarded).max();
+            let number = position.packet_seq_num;
             self.mended.positions.insert(member.clone(), LastPacket { number, discarded });
         }
         self.mended.streams += 1;

@@ -5,7 +5,7 @@ use ctf::{ClockClass, StreamClass};
 use model::Timestamp;
 
 use crate::heads::Head;
-use crate::lane::{Before, Lost, losses};
+use crate::lane::{Before, Lost};
 use crate::merge::{Loss, LossKind};
 use crate::stream::Stream;
 
@@ -55,10 +55,9 @@ impl Gaps {
         let head = Head::of(packet, 0);
         let begin = time(head.begin);
         let end = time(head.end.filter(|end| *end != 0)).or(begin);
-        let now = Before { end, discarded: head.discarded, sequence: head.sequence };
         let bits = class.and_then(StreamClass::discarded_counter_bits);
-        let before = self.before.replace(now);
-        let lost = before.map_or([None; 2], |before| losses(before, head, bits, begin, end));
+        let (now, lost) = Before::step(self.before, head, bits, begin, end);
+        self.before = Some(now);
         lost.into_iter().flatten().map(Gap)
     }
 }

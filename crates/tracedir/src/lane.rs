@@ -97,6 +97,8 @@ pub(crate) struct Lane {
     /// The loss that is pending.
     loss: Option<Lost>,
     before: Option<Before>,
+    /// What is to be kept of the first packet when packets before it were passed.
+    passed: Option<Before>,
     /// Since what time something is waited for.
     stalled: Option<i64>,
 }
@@ -118,6 +120,7 @@ impl Lane {
             losses: [None; 2],
             loss: None,
             before: None,
+            passed: None,
             packets: 0,
             patient: false,
             stalled: None,
@@ -468,8 +471,11 @@ impl Lane {
         let begin = file.time(head.begin);
         let end = file.time(head.end.filter(|end| *end != 0)).or(begin);
         let bits = file.stream_class().and_then(StreamClass::discarded_counter_bits);
-        self.losses =
-            self.before.map_or([None; 2], |before| losses(before, head, bits, begin, end));
+        let (mut now, losses) = Before::step(self.before, head, bits, begin, end);
+        self.losses = losses;
+        if let Some(passed) = self.passed.take() {
+            now.discarded = passed.discarded;
+        }
         if let Some(begin) = begin {
             self.at = begin.nanos();
         }
@@ -480,7 +486,7 @@ impl Lane {
         }
         self.offset = head.next_offset().unwrap_or(file.file.len);
         self.packets += 1;
-        self.before = Some(Before { end, discarded: head.discarded, sequence: head.sequence });
+        self.before = Some(now);
         self.packet_end = end;
         self.entry = entry;
         Some(self.after_loss())
@@ -538,35 +544,52 @@ impl Lane {
     fn skip_to(&mut self, stream: &Stream, begin: Timestamp) {
         if let Some(place) = skip::find(&stream.files, begin) {
             (self.file, self.offset) = (place.file, place.head.offset);
+            self.passed = Some(place.kept);
         }
     }
 }
 
-/// What the counters of two packets in a row say was lost between their ends.
-pub(crate) fn losses(
-    before: Before,
-    head: Head,
-    discarded_bits: Option<u8>,
-    begin: Option<Timestamp>,
-    end: Option<Timestamp>,
-) -> [Option<Lost>; 2] {
-    let from = before.end.unwrap_or(Timestamp::MIN);
-    let lost = |kind, count: u64, to: Option<Timestamp>| {
-        let end = to.unwrap_or(from).max(from);
-        (count > 0).then_some(Lost { kind, count, begin: from, end })
-    };
-    let discarded = before.discarded.zip(head.discarded).zip(discarded_bits);
-    let records = discarded.map_or(0, |((before, now), bits)| counted(before, now, bits));
-    let sequence = before.sequence.zip(head.sequence);
-    let packets = sequence.map_or(0, |(before, now)| now.saturating_sub(before).saturating_sub(1));
-    [lost(LossKind::EventRecords, records, end), lost(LossKind::Packets, packets, begin)]
+impl Before {
+    /// Goes on to a packet: what is to be kept of it, and what the counters of both say was lost between their ends.
+    ///
+    /// A counter of discarded event records that steps back while the packets' numbers go on is wrong, and the one
+    /// before stays: LTTng-UST writes 0 into some packets that its switch timer ends (seen with 2.13).
+    pub(crate) fn step(
+        before: Option<Self>,
+        head: Head,
+        discarded_bits: Option<u8>,
+        begin: Option<Timestamp>,
+        end: Option<Timestamp>,
+    ) -> (Self, [Option<Lost>; 2]) {
+        let now = Self { end, discarded: head.discarded, sequence: head.sequence };
+        let Some(before) = before else { return (now, [None; 2]) };
+        let from = before.end.unwrap_or(Timestamp::MIN);
+        let lost = |kind, count: u64, to: Option<Timestamp>| {
+            let end = to.unwrap_or(from).max(from);
+            (count > 0).then_some(Lost { kind, count, begin: from, end })
+        };
+        let sequence = before.sequence.zip(now.sequence);
+        let packets = sequence.map_or(0, |(before, now)| now.saturating_sub(before));
+        let discarded = before.discarded.zip(now.discarded).zip(discarded_bits);
+        let moved = discarded.map(|((before, now), bits)| counted(before, now, bits));
+        let has_begun_anew = sequence.is_some_and(|(before, now)| now <= before);
+        let kept = match moved {
+            Some(None) if !has_begun_anew => before.discarded,
+            _ => now.discarded,
+        };
+        let losses = [
+            lost(LossKind::EventRecords, moved.flatten().unwrap_or(0), end),
+            lost(LossKind::Packets, packets.saturating_sub(1), begin),
+        ];
+        (Self { discarded: kept, ..now }, losses)
+    }
 }
 
-/// How far a counter of `bits` bits moved on. More than half of its range is a step back, which counts nothing.
-fn counted(before: u64, now: u64, bits: u8) -> u64 {
+/// How far a counter of `bits` bits moved on; `None` when it stepped back: by more than half of its range on.
+fn counted(before: u64, now: u64, bits: u8) -> Option<u64> {
     let mask = u64::MAX >> (64 - u32::from(bits.clamp(1, 64)));
     let moved = now.wrapping_sub(before) & mask;
-    if moved > mask / 2 { 0 } else { moved }
+    (moved <= mask / 2).then_some(moved)
 }
 
 #[cfg(test)]
@@ -575,11 +598,45 @@ mod tests {
 
     #[test]
     fn counters_are_compared_modulo_their_width() {
-        assert_eq!(counted(5, 5, 64), 0);
-        assert_eq!(counted(5, 9, 64), 4);
-        assert_eq!(counted(u64::from(u32::MAX), 2, 32), 3);
-        assert_eq!(counted(u64::MAX, 2, 64), 3);
-        assert_eq!(counted(9, 5, 64), 0, "a step back");
-        assert_eq!(counted(9, 5, 32), 0, "a step back");
+        assert_eq!(counted(5, 5, 64), Some(0));
+        assert_eq!(counted(5, 9, 64), Some(4));
+        assert_eq!(counted(u64::from(u32::MAX), 2, 32), Some(3));
+        assert_eq!(counted(u64::MAX, 2, 64), Some(3));
+        assert_eq!(counted(9, 5, 64), None, "a step back");
+        assert_eq!(counted(9, 5, 32), None, "a step back");
+    }
+
+    /// What is lost before each packet of a stream, given sequence numbers and counters.
+    fn lost(packets: &[(Option<u64>, u64)]) -> Vec<u64> {
+        let mut before = None;
+        let mut each = Vec::new();
+        for &(sequence, discarded) in packets {
+            let head = Head {
+                offset: 0,
+                len: None,
+                content_bits: None,
+                begin: None,
+                end: None,
+                discarded: Some(discarded),
+                sequence,
+            };
+            let (now, [records, _]) = Before::step(before, head, Some(64), None, None);
+            before = Some(now);
+            each.push(records.map_or(0, |lost| lost.count));
+        }
+        each
+    }
+
+    #[test]
+    fn a_counter_that_is_wrong_in_a_packet_counts_nothing_twice() {
+        // As recorded of LTTng-UST with sub-buffers of 4 KiB and a switch timer.
+        let recorded = [(139, 221_942), (140, 0), (141, 0), (142, 221_942), (143, 221_950)];
+        assert_eq!(lost(&recorded.map(|(at, count)| (Some(at), count))), [0, 0, 0, 0, 8]);
+        assert_eq!(lost(&recorded.map(|(_, count)| (None, count))), [0, 0, 0, 0, 8]);
+    }
+
+    #[test]
+    fn a_stream_that_begins_anew_counts_from_there() {
+        assert_eq!(lost(&[(Some(7), 500), (Some(0), 0), (Some(1), 3)]), [0, 0, 3]);
     }
 }

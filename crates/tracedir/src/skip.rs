@@ -7,9 +7,11 @@
 //! does not tell its end, is bounded by the next packet's begin alone. A file is passed unseen when two later files of
 //! its stream begin before the range. Within a file, packets are taken to end in the order in which they lie.
 
+use ctf::StreamClass;
 use model::Timestamp;
 
 use crate::heads::{Head, HeadReader};
+use crate::lane::Before;
 use crate::stream::PacketFile;
 
 /// One packet of a stream.
@@ -18,6 +20,8 @@ pub(crate) struct Place {
     /// Position of its file in the stream.
     pub(crate) file: usize,
     pub(crate) head: Head,
+    /// What is to be kept of it, after the packets before it that were looked at.
+    pub(crate) kept: Before,
 }
 
 /// The first packet that must be read to miss nothing from `begin` on; `None` when it is the stream's very first.
@@ -83,11 +87,14 @@ impl Search {
         file: &PacketFile,
         heads: impl Iterator<Item = Head>,
     ) -> Found {
+        let bits = file.stream_class().and_then(StreamClass::discarded_counter_bits);
         for head in heads {
             if self.candidate.is_some() && !self.starts_before(file, &head) {
                 return Found::Yes;
             }
-            self.candidate = Some(Place { file: index, head });
+            let passed = self.candidate.map(|place| place.kept);
+            let (kept, _) = Before::step(passed, head, bits, None, None);
+            self.candidate = Some(Place { file: index, head, kept });
             if !self.ends_before(file, &head) {
                 return Found::Yes;
             }

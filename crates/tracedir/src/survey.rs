@@ -11,7 +11,7 @@ use model::Timestamp;
 use crate::finding::{Cause, Finding, Findings};
 use crate::heads::{Head, HeadReader};
 use crate::index::{Index, IndexProblem};
-use crate::lane::{Before, Lost, losses};
+use crate::lane::{Before, Lost};
 use crate::merge::LossKind;
 use crate::recording::Recording;
 use crate::stream::{PacketFile, Stream, StreamKey};
@@ -41,7 +41,8 @@ pub struct StreamSurvey {
     pub lost_packets: u64,
     /// The tracer's count of discarded event records at the first packet's end: what precedes it is not known here.
     pub discarded_at_first: Option<u64>,
-    /// The tracer's count of discarded event records at the last packet's end.
+    /// The tracer's count of discarded event records at the last packet's end; where that one stepped back while packets
+    /// went on, the one before.
     pub discarded_at_last: Option<u64>,
     /// Sequence number of the first packet.
     pub first_sequence: Option<u64>,
@@ -190,7 +191,6 @@ fn add_packet(
         (survey.begin, survey.discarded_at_first) = (begin, head.discarded);
         survey.first_sequence = head.sequence;
     }
-    survey.discarded_at_last = head.discarded;
     survey.last_sequence = head.sequence;
     let sequences = before.and_then(|before| before.sequence).zip(head.sequence);
     if let Some((before, now)) = sequences
@@ -202,12 +202,13 @@ fn add_packet(
     survey.packets += 1;
     survey.content_bits += head.content_bits.unwrap_or(0);
     survey.end = survey.end.max(end);
-    let lost = before.map_or([None; 2], |before| losses(before, head, bits, begin, end));
+    let (now, lost) = Before::step(*before, head, bits, begin, end);
+    survey.discarded_at_last = now.discarded;
     for Lost { kind, count, .. } in lost.into_iter().flatten() {
         match kind {
             LossKind::EventRecords => survey.lost_event_records += count,
             LossKind::Packets => survey.lost_packets += count,
         }
     }
-    *before = Some(Before { end, discarded: head.discarded, sequence: head.sequence });
+    *before = Some(now);
 }

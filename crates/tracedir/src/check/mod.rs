@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::finding::{Cause, Finding, Findings};
 use crate::heads::{Head, Headers};
 use crate::index::Index;
-use crate::lane::{Before, Lost, losses};
+use crate::lane::{Before, Lost};
 use crate::manifest::{self, MANIFEST, Manifest};
 use crate::merge::LossKind;
 use crate::options::{Correlate, ReadOptions};
@@ -337,26 +337,21 @@ impl Checker<'_> {
             self.packet(at, Problem::Overlap { begin_ns, before_ns });
         }
         let bits = file.stream_class().and_then(StreamClass::discarded_counter_bits);
-        if let Some(before) = course.before {
-            for Lost { kind, count, .. } in
-                losses(before, head, bits, begin, end.or(begin)).into_iter().flatten()
-            {
-                self.packet(
-                    at,
-                    match kind {
-                        LossKind::EventRecords => Problem::DiscardedEventRecords { count },
-                        LossKind::Packets => Problem::LostPackets { count },
-                    },
-                );
-            }
-            if let (Some(before), Some(found)) = (before.sequence, head.sequence)
-                && found <= before
-            {
-                self.packet(at, Problem::SequenceBackward { before, found });
-            }
+        let (now, lost) = Before::step(course.before, head, bits, begin, end.or(begin));
+        for Lost { kind, count, .. } in lost.into_iter().flatten() {
+            let problem = match kind {
+                LossKind::EventRecords => Problem::DiscardedEventRecords { count },
+                LossKind::Packets => Problem::LostPackets { count },
+            };
+            self.packet(at, problem);
         }
-        course.before =
-            Some(Before { end: end.or(begin), discarded: head.discarded, sequence: head.sequence });
+        let before = course.before.and_then(|before| before.sequence);
+        if let (Some(before), Some(found)) = (before, head.sequence)
+            && found <= before
+        {
+            self.packet(at, Problem::SequenceBackward { before, found });
+        }
+        course.before = Some(now);
         course.end = end;
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
-/* Kernel tracing: system calls, scheduling, process life and the state dump, one ring buffer per CPU.
+/* Kernel tracing: system calls, scheduling, process life, interrupts, disks, network, memory and the state dump, one
+ * ring buffer per CPU.
  *
  * A record's time is read right before it is written to the ring, so that only an interrupt between these two
  * steps can put a later time in front of an earlier one; the reader sorts that out. */
@@ -553,6 +554,183 @@ SEC("tp_btf/sched_process_free")
 int BPF_PROG(on_sched_process_free, struct task_struct *task)
 {
 	return emit_task(FREE, task, false);
+}
+
+static __always_inline int emit_irq(__u16 kind, int irq, struct irqaction *action, int ret)
+{
+	struct {
+		struct head head;
+		struct irq_body body;
+	} record = {};
+	fill_head(&record.head, kind, 0);
+	if (action)
+		bpf_probe_read_kernel_str(record.body.name, sizeof(record.body.name), action->name);
+	record.body.irq = irq;
+	record.body.ret = ret;
+	emit(&record.head, sizeof(record));
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(on_irq_handler_entry, int irq, struct irqaction *action)
+{
+	return emit_irq(IRQ_ENTRY, irq, action, 0);
+}
+
+SEC("tp_btf/irq_handler_exit")
+int BPF_PROG(on_irq_handler_exit, int irq, struct irqaction *action, int ret)
+{
+	return emit_irq(IRQ_EXIT, irq, 0, ret);
+}
+
+static __always_inline int emit_softirq(__u16 kind, __u32 vec)
+{
+	struct {
+		struct head head;
+		struct softirq_body body;
+	} record = {};
+	fill_head(&record.head, kind, 0);
+	record.body.vec = vec;
+	emit(&record.head, sizeof(record));
+	return 0;
+}
+
+SEC("tp_btf/softirq_entry")
+int BPF_PROG(on_softirq_entry, unsigned int vec)
+{
+	return emit_softirq(SOFTIRQ_ENTRY, vec);
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(on_softirq_exit, unsigned int vec)
+{
+	return emit_softirq(SOFTIRQ_EXIT, vec);
+}
+
+SEC("tp_btf/softirq_raise")
+int BPF_PROG(on_softirq_raise, unsigned int vec)
+{
+	return emit_softirq(SOFTIRQ_RAISE, vec);
+}
+
+/* What the kernel's own tracepoints say of a request: requests that are no reads or writes of sectors have sector ~0. */
+static __always_inline int emit_request(__u16 kind, struct request *rq, __u32 bytes, int error)
+{
+	struct {
+		struct head head;
+		struct block_body body;
+	} record = {};
+	struct gendisk *disk = BPF_CORE_READ(rq, q, disk);
+	__u64 sector = rq->__sector;
+	fill_head(&record.head, kind, 0);
+	record.body.sector = sector == ~0ull ? 0 : sector;
+	if (disk)
+		record.body.dev = (__u32)BPF_CORE_READ(disk, major) << 20 | (__u32)BPF_CORE_READ(disk, first_minor);
+	record.body.sectors = bytes >> 9;
+	record.body.flags = rq->cmd_flags;
+	record.body.error = error;
+	emit(&record.head, sizeof(record));
+	return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(on_block_rq_issue, struct request *rq)
+{
+	return emit_request(BLOCK_ISSUE, rq, rq->__data_len, 0);
+}
+
+/* `error` is a blk_status_t, a byte. */
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(on_block_rq_complete, struct request *rq, __u8 error, unsigned int bytes)
+{
+	return emit_request(BLOCK_COMPLETE, rq, bytes, error);
+}
+
+SEC("tp_btf/block_bio_remap")
+int BPF_PROG(on_block_bio_remap, struct bio *bio, __u32 dev, __u64 from)
+{
+	struct {
+		struct head head;
+		struct remap_body body;
+	} record = {};
+	fill_head(&record.head, BLOCK_REMAP, 0);
+	record.body.sector = bio->bi_iter.bi_sector;
+	record.body.old_sector = from;
+	record.body.dev = BPF_CORE_READ(bio, bi_bdev, bd_dev);
+	record.body.old_dev = dev;
+	record.body.sectors = bio->bi_iter.bi_size >> 9;
+	record.body.flags = bio->bi_opf;
+	emit(&record.head, sizeof(record));
+	return 0;
+}
+
+static __always_inline int emit_packet(__u16 kind, struct sk_buff *skb, struct net_device *dev, __u32 bytes, int rc)
+{
+	struct {
+		struct head head;
+		struct packet_body body;
+	} record = {};
+	fill_head(&record.head, kind, 0);
+	record.body.skb = (__u64)skb;
+	record.body.bytes = bytes;
+	record.body.rc = rc;
+	if (dev)
+		bpf_probe_read_kernel_str(record.body.interface, sizeof(record.body.interface), dev->name);
+	emit(&record.head, sizeof(record));
+	return 0;
+}
+
+/* The packet may be freed already; its length is given. */
+SEC("tp_btf/net_dev_xmit")
+int BPF_PROG(on_net_dev_xmit, struct sk_buff *skb, int rc, struct net_device *dev, unsigned int bytes)
+{
+	return emit_packet(PACKET_SEND, skb, dev, bytes, rc);
+}
+
+SEC("tp_btf/netif_receive_skb")
+int BPF_PROG(on_netif_receive_skb, struct sk_buff *skb)
+{
+	return emit_packet(PACKET_RECEIVE, skb, skb->dev, skb->len, 0);
+}
+
+static __always_inline int emit_pages(__u16 kind, __u32 order, __u32 gfp_flags)
+{
+	struct {
+		struct head head;
+		struct page_body body;
+	} record = {};
+	fill_head(&record.head, kind, 0);
+	record.body.order = order;
+	record.body.gfp_flags = gfp_flags;
+	emit(&record.head, sizeof(record));
+	return 0;
+}
+
+/* A page of 0 is an allocation that failed. */
+SEC("tp_btf/mm_page_alloc")
+int BPF_PROG(on_mm_page_alloc, struct page *page, unsigned int order, __u32 gfp_flags)
+{
+	return page ? emit_pages(PAGE_ALLOC, order, gfp_flags) : 0;
+}
+
+SEC("tp_btf/mm_page_free")
+int BPF_PROG(on_mm_page_free, struct page *page, unsigned int order)
+{
+	return emit_pages(PAGE_FREE, order, 0);
+}
+
+/* User space knows what disks are called, and says it through here. */
+SEC("syscall")
+int dump_disk(struct dump_disk_body *disk)
+{
+	struct {
+		struct head head;
+		struct dump_disk_body body;
+	} record = {};
+	fill_head(&record.head, DUMP_DISK, 0);
+	record.body = *disk;
+	emit(&record.head, sizeof(record));
+	return 0;
 }
 
 static __always_inline void emit_mark(__u16 kind)

@@ -28,6 +28,19 @@ enum record_kind {
 	DUMP_TASK = 13,
 	DUMP_FILE = 14,
 	DUMP_END = 15,
+	IRQ_ENTRY = 16,
+	IRQ_EXIT = 17,
+	SOFTIRQ_ENTRY = 18,
+	SOFTIRQ_EXIT = 19,
+	SOFTIRQ_RAISE = 20,
+	BLOCK_ISSUE = 21,
+	BLOCK_COMPLETE = 22,
+	BLOCK_REMAP = 23,
+	PACKET_SEND = 24,
+	PACKET_RECEIVE = 25,
+	PAGE_ALLOC = 26,
+	PAGE_FREE = 27,
+	DUMP_DISK = 28,
 };
 
 #define COMM_BYTES 16
@@ -86,6 +99,58 @@ struct migrate_body {
 	__s32 prio;
 	__s32 orig_cpu;
 	__s32 dest_cpu;
+};
+
+#define IRQ_NAME_BYTES 32
+
+struct irq_body { /* IRQ_ENTRY, IRQ_EXIT */
+	char name[IRQ_NAME_BYTES]; /* of the handler; empty at the exit */
+	__s32 irq;
+	__s32 ret; /* at the exit */
+};
+
+struct softirq_body { /* SOFTIRQ_ENTRY, SOFTIRQ_EXIT, SOFTIRQ_RAISE */
+	__u32 vec;
+	__u32 unused;
+};
+
+struct block_body { /* BLOCK_ISSUE, BLOCK_COMPLETE */
+	__u64 sector;
+	__u32 dev;
+	__u32 sectors;
+	__u32 flags; /* cmd_flags of the request */
+	__s32 error; /* at its completion */
+};
+
+struct remap_body {
+	__u64 sector;
+	__u64 old_sector;
+	__u32 dev;
+	__u32 old_dev;
+	__u32 sectors;
+	__u32 flags; /* bi_opf of the bio */
+};
+
+#define INTERFACE_BYTES 16
+
+struct packet_body { /* PACKET_SEND, PACKET_RECEIVE */
+	__u64 skb;
+	__u32 bytes;
+	__s32 rc; /* of the driver, when sent */
+	char interface[INTERFACE_BYTES];
+};
+
+struct page_body { /* PAGE_ALLOC, PAGE_FREE */
+	__u32 order;
+	__u32 gfp_flags; /* when allocated */
+};
+
+#define DISK_NAME_BYTES 32
+
+struct dump_disk_body {
+	__u32 dev;
+	__u32 unused;
+	char name[DISK_NAME_BYTES];
 };
 
 struct dump_task_body {

@@ -164,6 +164,52 @@ struct unix_sock {
 	struct sock *peer;
 };
 
+struct irqaction {
+	const char *name;
+};
+
+struct gendisk {
+	int major;
+	int first_minor;
+};
+
+struct request_queue {
+	struct gendisk *disk;
+};
+
+struct request {
+	struct request_queue *q;
+	__u32 cmd_flags;
+	__u32 __data_len;
+	__u64 __sector;
+};
+
+struct block_device {
+	__u32 bd_dev;
+};
+
+struct bvec_iter {
+	__u64 bi_sector;
+	__u32 bi_size;
+};
+
+struct bio {
+	struct block_device *bi_bdev;
+	__u32 bi_opf;
+	struct bvec_iter bi_iter;
+};
+
+struct net_device {
+	char name[16];
+};
+
+struct sk_buff {
+	struct net_device *dev;
+	__u32 len;
+};
+
+struct page;
+
 struct seq_file;
 
 struct bpf_iter_meta {

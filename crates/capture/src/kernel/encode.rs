@@ -4,6 +4,7 @@ use ctf::writer::{Appended, OpenPacket, Record, WriteError};
 
 use super::address::{Address, Socket};
 use super::calls::{Call, Kind};
+use super::devices;
 use super::record::{Head, Reader, RecordError, RecordKind};
 use super::schema::{Event, Schema};
 
@@ -93,6 +94,19 @@ fn class(schema: &Schema, head: &Head) -> (u16, Body) {
         (RecordKind::DumpTask, _) => fixed(Event::DumpTask),
         (RecordKind::DumpFile, _) => fixed(Event::DumpFile),
         (RecordKind::DumpEnd, _) => fixed(Event::DumpEnd),
+        (RecordKind::IrqEntry, _) => fixed(Event::IrqEntry),
+        (RecordKind::IrqExit, _) => fixed(Event::IrqExit),
+        (RecordKind::SoftirqEntry, _) => fixed(Event::SoftirqEntry),
+        (RecordKind::SoftirqExit, _) => fixed(Event::SoftirqExit),
+        (RecordKind::SoftirqRaise, _) => fixed(Event::SoftirqRaise),
+        (RecordKind::BlockIssue, _) => fixed(Event::BlockIssue),
+        (RecordKind::BlockComplete, _) => fixed(Event::BlockComplete),
+        (RecordKind::BlockRemap, _) => fixed(Event::BlockRemap),
+        (RecordKind::PacketSend, _) => fixed(Event::PacketSend),
+        (RecordKind::PacketReceive, _) => fixed(Event::PacketReceive),
+        (RecordKind::PageAlloc, _) => fixed(Event::PageAlloc),
+        (RecordKind::PageFree, _) => fixed(Event::PageFree),
+        (RecordKind::DumpDisk, _) => fixed(Event::DumpDisk),
     }
 }
 
@@ -234,6 +248,19 @@ fn write_fixed(
         }
         RecordKind::DumpTask => write_dumped_task(from, out),
         RecordKind::DumpFile => write_dumped_file(from, out),
+        RecordKind::IrqEntry
+        | RecordKind::IrqExit
+        | RecordKind::SoftirqEntry
+        | RecordKind::SoftirqExit
+        | RecordKind::SoftirqRaise
+        | RecordKind::BlockIssue
+        | RecordKind::BlockComplete
+        | RecordKind::BlockRemap
+        | RecordKind::PacketSend
+        | RecordKind::PacketReceive
+        | RecordKind::PageAlloc
+        | RecordKind::PageFree
+        | RecordKind::DumpDisk => devices::write(head, from, out),
         RecordKind::DumpStart
         | RecordKind::DumpEnd
         | RecordKind::CallEntry

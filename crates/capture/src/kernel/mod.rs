@@ -1,4 +1,4 @@
-//! System calls, scheduling and process life of the whole machine, as a CTF trace.
+//! System calls, scheduling, process life, interrupts, disks, network and memory of the whole machine, as a CTF trace.
 //!
 //! ```text
 //! eBPF programs ─▶ ring of each CPU ─▶ sorter ─▶ packet of each CPU ─▶ bounded queue ─▶ output
@@ -14,6 +14,7 @@ mod address;
 mod calls;
 mod clock;
 mod delivery;
+mod devices;
 mod dumper;
 mod encode;
 mod preflight;
@@ -24,6 +25,7 @@ mod schema;
 mod sink;
 mod sorter;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -52,10 +54,10 @@ pub struct Config {
     pub ring_bytes: u64,
     /// The most bytes of a packet; from 64 KiB.
     pub packet_bytes: u64,
-    /// Whose system calls to capture. Scheduling and process life are always those of all processes.
+    /// Whose system calls to capture. All other events are always those of all processes.
     pub processes: Processes,
     /// What to capture.
-    pub events: Events,
+    pub groups: BTreeSet<Group>,
     /// How long a relay that was lost is looked for; only one of ours can go on where it stopped.
     pub reconnect: Duration,
 }
@@ -72,19 +74,34 @@ impl Config {
             ring_bytes: 8 << 20,
             packet_bytes: 256 << 10,
             processes: Processes::AllBut(Vec::new()),
-            events: Events::All,
+            groups: Group::USUAL.into(),
             reconnect: Duration::from_secs(60),
         }
     }
 }
 
-/// What is captured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Events {
-    /// System calls, scheduling, process life, and a state dump at the head of each chunk.
-    All,
-    /// System calls alone. Processes that a listed process starts are not followed then.
-    SystemCalls,
+/// Events that are captured together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Group {
+    /// System calls.
+    Calls,
+    /// Scheduling, process life, and a state dump of threads and descriptors at the head of each chunk. Without them
+    /// processes that a listed process starts are not followed.
+    Scheduling,
+    /// Interrupts of devices, and soft interrupts.
+    Interrupts,
+    /// Requests to block devices, and their names at the head of each chunk.
+    Disks,
+    /// Packets that network interfaces send and receive.
+    Network,
+    /// Pages that are allocated and freed: by far the most events on a busy machine.
+    Memory,
+}
+
+impl Group {
+    /// All groups but those that are for a question of their own.
+    pub const USUAL: [Self; 5] =
+        [Self::Calls, Self::Scheduling, Self::Interrupts, Self::Disks, Self::Network];
 }
 
 /// Whose system calls are captured. This process is never among them.

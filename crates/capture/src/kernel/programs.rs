@@ -9,22 +9,24 @@ use std::process;
 use std::rc::Rc;
 
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{DataSec, Var};
+use libbpf_rs::btf::types::{DataSec, Typedef, Var};
 use libbpf_rs::query::{LinkInfo, ProgInfoIter};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{
-    Iter, Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, PrintLevel, ProgramMut,
-    RingBuffer, RingBufferBuilder, libbpf_sys,
+    Iter, Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, PrintLevel, ProgramInput,
+    ProgramMut, RingBuffer, RingBufferBuilder, libbpf_sys,
 };
 
 use super::calls::{self, Call, Kind};
+use super::devices::Disk;
 use super::record;
 use super::sorter::Sorter;
-use super::{Events, Processes};
+use super::{Group, Processes};
 use crate::error::{Error, Result};
 
 #[allow(
     clippy::all,
+    clippy::pedantic,
     clippy::allow_attributes_without_reason,
     clippy::restriction,
     missing_docs,
@@ -37,7 +39,7 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/kernel.skel.rs"));
 }
 
-use skeleton::{KernelSkel, KernelSkelBuilder, OpenKernelSkel};
+use skeleton::{KernelProgs, KernelSkel, KernelSkelBuilder, OpenKernelSkel};
 
 /// A ring wakes its reader when this part of it has been written since.
 const WAKE_FRACTION: u64 = 4;
@@ -48,7 +50,7 @@ pub(super) struct Settings<'a> {
     /// Size of each CPU's ring: a power of two and at least a page.
     pub(super) ring_bytes: u32,
     pub(super) processes: &'a Processes,
-    pub(super) events: Events,
+    pub(super) groups: &'a BTreeSet<Group>,
 }
 
 /// Where the loaded object lives; it must outlive [`Programs`].
@@ -86,6 +88,7 @@ impl<'obj> Programs<'obj> {
             .open(&mut storage.0)
             .map_err(Error::bpf("open the eBPF programs"))?;
         configure(&mut open, settings);
+        leave_out_unknown(&mut open);
         let skeleton = open.load().map_err(Error::bpf("load the eBPF programs"))?;
         let mut programs = Self { skeleton, links: vec![], ring_maps: vec![], rings: vec![] };
         programs.list_processes(settings.processes)?;
@@ -101,24 +104,13 @@ impl<'obj> Programs<'obj> {
     /// # Errors
     /// [`Error::Bpf`] when the kernel refuses.
     pub(super) fn attach(&mut self, settings: &Settings<'_>) -> Result<()> {
-        let programs = &self.skeleton.progs;
-        let around = [
-            &programs.on_sched_process_fork,
-            &programs.on_sched_process_exec,
-            &programs.on_sched_process_exit,
-            &programs.on_sched_process_free,
-            &programs.on_sched_switch,
-            &programs.on_sched_waking,
-            &programs.on_sched_wakeup,
-            &programs.on_sched_wakeup_new,
-            &programs.on_sched_migrate_task,
-        ];
-        let around: &[_] = match settings.events {
-            Events::All => &around,
-            Events::SystemCalls => &[],
-        };
-        for program in around.iter().chain(&[&programs.on_sys_exit, &programs.on_sys_enter]) {
-            self.links.push(program.attach().map_err(Error::bpf("attach an eBPF program"))?);
+        for group in ORDER.iter().filter(|group| settings.groups.contains(*group)) {
+            for program in of_group(&self.skeleton.progs, *group) {
+                if program.autoload() {
+                    self.links
+                        .push(program.attach().map_err(Error::bpf("attach an eBPF program"))?);
+                }
+            }
         }
         Ok(())
     }
@@ -126,6 +118,20 @@ impl<'obj> Programs<'obj> {
     /// Ends tracing; what is in the rings stays readable.
     pub(super) fn detach(&mut self) {
         self.links.clear();
+    }
+
+    /// Writes what disks are called into the rings.
+    ///
+    /// # Errors
+    /// [`Error::Bpf`] when the kernel refuses.
+    pub(super) fn dump_disks(&self) -> Result<()> {
+        for disk in Disk::all() {
+            let mut bytes = disk.to_bytes();
+            let input = ProgramInput { context_in: Some(&mut bytes), ..Default::default() };
+            let run = self.skeleton.progs.dump_disk.test_run(input);
+            run.map_err(Error::bpf("name a disk"))?;
+        }
+        Ok(())
     }
 
     /// The two iterators of the state dump.
@@ -267,6 +273,60 @@ fn log(level: PrintLevel, message: String) {
         PrintLevel::Debug => tracing::trace!(target: "libbpf", message),
         PrintLevel::Info => tracing::debug!(target: "libbpf", message),
         PrintLevel::Warn => tracing::warn!(target: "libbpf", message),
+    }
+}
+
+/// The order in which groups are attached.
+const ORDER: [Group; 6] = [
+    Group::Scheduling,
+    Group::Interrupts,
+    Group::Disks,
+    Group::Network,
+    Group::Memory,
+    Group::Calls,
+];
+
+fn of_group<'p, 'obj>(programs: &'p KernelProgs<'obj>, group: Group) -> Vec<&'p ProgramMut<'obj>> {
+    match group {
+        Group::Calls => vec![&programs.on_sys_exit, &programs.on_sys_enter],
+        Group::Scheduling => vec![
+            &programs.on_sched_process_fork,
+            &programs.on_sched_process_exec,
+            &programs.on_sched_process_exit,
+            &programs.on_sched_process_free,
+            &programs.on_sched_switch,
+            &programs.on_sched_waking,
+            &programs.on_sched_wakeup,
+            &programs.on_sched_wakeup_new,
+            &programs.on_sched_migrate_task,
+        ],
+        Group::Interrupts => vec![
+            &programs.on_irq_handler_entry,
+            &programs.on_irq_handler_exit,
+            &programs.on_softirq_entry,
+            &programs.on_softirq_exit,
+            &programs.on_softirq_raise,
+        ],
+        Group::Disks => vec![
+            &programs.on_block_bio_remap,
+            &programs.on_block_rq_issue,
+            &programs.on_block_rq_complete,
+        ],
+        Group::Network => vec![&programs.on_net_dev_xmit, &programs.on_netif_receive_skb],
+        Group::Memory => vec![&programs.on_mm_page_alloc, &programs.on_mm_page_free],
+    }
+}
+
+/// Leaves out the programs whose tracepoint this kernel does not have: one without disks or network has none for them.
+fn leave_out_unknown(open: &mut OpenKernelSkel<'_>) {
+    let Ok(btf) = Btf::from_vmlinux() else { return };
+    for mut program in open.open_object_mut().progs_mut() {
+        let section = program.section().to_string_lossy().into_owned();
+        let Some(tracepoint) = section.strip_prefix("tp_btf/") else { continue };
+        if btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}")).is_none() {
+            tracing::warn!(tracepoint, "this kernel does not have it");
+            program.set_autoload(false);
+        }
     }
 }
 

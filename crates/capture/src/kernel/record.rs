@@ -5,6 +5,13 @@
 /// Bytes of a task's name.
 pub(super) const COMM_BYTES: usize = 16;
 
+/// Bytes of an interrupt handler's name.
+pub(super) const IRQ_NAME_BYTES: usize = 32;
+/// Bytes of a network interface's name.
+pub(super) const INTERFACE_BYTES: usize = 16;
+/// Bytes of a disk's name.
+pub(super) const DISK_NAME_BYTES: usize = 32;
+
 /// The kinds of records, numbered as in `bpf/record.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
@@ -24,11 +31,24 @@ pub(super) enum RecordKind {
     DumpTask = 13,
     DumpFile = 14,
     DumpEnd = 15,
+    IrqEntry = 16,
+    IrqExit = 17,
+    SoftirqEntry = 18,
+    SoftirqExit = 19,
+    SoftirqRaise = 20,
+    BlockIssue = 21,
+    BlockComplete = 22,
+    BlockRemap = 23,
+    PacketSend = 24,
+    PacketReceive = 25,
+    PageAlloc = 26,
+    PageFree = 27,
+    DumpDisk = 28,
 }
 
 impl RecordKind {
     fn from_number(number: u16) -> Option<Self> {
-        const ALL: [RecordKind; 15] = [
+        const ALL: [RecordKind; 28] = [
             RecordKind::CallEntry,
             RecordKind::CallExit,
             RecordKind::Switch,
@@ -44,6 +64,19 @@ impl RecordKind {
             RecordKind::DumpTask,
             RecordKind::DumpFile,
             RecordKind::DumpEnd,
+            RecordKind::IrqEntry,
+            RecordKind::IrqExit,
+            RecordKind::SoftirqEntry,
+            RecordKind::SoftirqExit,
+            RecordKind::SoftirqRaise,
+            RecordKind::BlockIssue,
+            RecordKind::BlockComplete,
+            RecordKind::BlockRemap,
+            RecordKind::PacketSend,
+            RecordKind::PacketReceive,
+            RecordKind::PageAlloc,
+            RecordKind::PageFree,
+            RecordKind::DumpDisk,
         ];
         ALL.into_iter().find(|kind| *kind as u16 == number)
     }

@@ -12,7 +12,7 @@ use super::dumper::Dumper;
 use super::programs::{Programs, Settings, Storage};
 use super::schema::Schema;
 use super::sink::Recording;
-use super::{Config, Events, Report, clock, encode};
+use super::{Config, Group, Report, clock, encode};
 use crate::error::{Error, Result};
 
 /// How long a record waits for earlier ones that come after it. Far longer than an interrupt lasts; only a virtual
@@ -35,7 +35,7 @@ pub(super) fn run(config: &Config, stop: &AtomicBool, attached: impl FnOnce()) -
     let settings = Settings {
         ring_bytes: u32::try_from(ring_bytes).unwrap_or(u32::MAX),
         processes: &config.processes,
-        events: config.events,
+        groups: &config.groups,
     };
     let mut storage = Storage::new();
     let mut programs = Programs::load(&mut storage, &settings)?;
@@ -53,14 +53,19 @@ pub(super) fn run(config: &Config, stop: &AtomicBool, attached: impl FnOnce()) -
         rotates: config.rotate.is_some(),
     };
     let courier = Courier::start(&config.output, recording, config.reconnect)?;
-    let dumper = match config.events {
-        Events::All => Some(Dumper::start(programs.state_dump()?)?),
-        Events::SystemCalls => None,
+    let dumper = if config.groups.contains(&Group::Scheduling) {
+        Some(Dumper::start(programs.state_dump()?)?)
+    } else {
+        None
     };
     let begin_ns = clock::monotonic_ns();
     programs.attach(&settings)?;
     attached();
     dumper.iter().for_each(Dumper::request);
+    let names_disks = config.groups.contains(&Group::Disks);
+    if names_disks {
+        programs.dump_disks()?;
+    }
     let max_packet_bytes =
         usize::try_from(config.packet_bytes.max(MIN_PACKET_BYTES)).unwrap_or(usize::MAX);
     let streams = (0_u32..)
@@ -76,6 +81,7 @@ pub(super) fn run(config: &Config, stop: &AtomicBool, attached: impl FnOnce()) -
         streams,
         courier,
         dumper,
+        names_disks,
         report: Report { chunks: 1, ..Report::default() },
         schedule: Schedule::new(config, begin_ns),
     };
@@ -110,6 +116,8 @@ struct Recorder<'a> {
     streams: Vec<OpenPacket<'a>>,
     courier: Courier,
     dumper: Option<Dumper>,
+    /// Whether each chunk begins with what disks are called.
+    names_disks: bool,
     report: Report,
     schedule: Schedule,
 }
@@ -258,6 +266,9 @@ impl Recorder<'_> {
         self.courier.rotate(clock::unix_seconds(), next)?;
         self.report.chunks += 1;
         self.dumper.iter().for_each(Dumper::request);
+        if self.names_disks {
+            self.programs.dump_disks()?;
+        }
         // Cuts that were missed because the output was slow are not made up for.
         let period_ns = self.schedule.rotate_ns.unwrap_or(u64::MAX).max(1);
         let missed_periods = now_ns.saturating_sub(cut_ns) / period_ns;

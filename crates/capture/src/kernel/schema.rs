@@ -4,12 +4,13 @@
 //! the current task's `files_struct`, shared by all threads that share descriptors). Beyond LTTng's fields there are
 //! `next_pid` (`sched_switch`), `in_interrupt` (`sched_waking`, `sched_wakeup*`), `child_file_table_address`
 //! (`sched_process_fork`), `address` (socket addresses as text), `resolved` (exit of calls that open a file: its absolute
-//! path), and on exits the strings whose copy failed at entry.
+//! path), and on exits the strings whose copy failed at entry. `rwbs` has the bits that LTTng gives it.
 
 use ctf::Base;
 use ctf::writer::{EventClass, Field, FieldClass, IntClass, Key, Length};
 
 use super::calls::{self, CALLS, Call, Kind};
+use super::record::{DISK_NAME_BYTES, IRQ_NAME_BYTES};
 
 /// The classes that fields of this trace have.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +42,8 @@ const I32: Class = Class::Int(IntClass::I32);
 const I64: Class = Class::Int(IntClass::I64);
 const U8: Class = Class::Int(IntClass::U8);
 const U16: Class = Class::Int(IntClass::U16);
+const U32: Class = Class::Int(IntClass::U32);
+const U64: Class = Class::Int(IntClass::U64);
 const HEX32: Class = Class::Int(IntClass::HEX32);
 const HEX64: Class = Class::Int(IntClass::HEX64);
 const OCTAL32: Class = Class::Int(IntClass { base: Base::Octal, ..IntClass::U32 });
@@ -65,6 +68,19 @@ pub(super) enum Event {
     DumpEnd,
     DumpTask,
     DumpFile,
+    IrqEntry,
+    IrqExit,
+    SoftirqEntry,
+    SoftirqExit,
+    SoftirqRaise,
+    BlockIssue,
+    BlockComplete,
+    BlockRemap,
+    PacketSend,
+    PacketReceive,
+    PageAlloc,
+    PageFree,
+    DumpDisk,
     EntryUnknown,
     ExitUnknown,
     CompatEntryUnknown,
@@ -72,7 +88,7 @@ pub(super) enum Event {
 }
 
 impl Event {
-    const ALL: [(Self, &str, Members); 17] = [
+    const ALL: [(Self, &str, Members); 30] = [
         (
             Self::Switch,
             "sched_switch",
@@ -149,6 +165,61 @@ impl Event {
                 ("filename", Class::String),
             ],
         ),
+        (
+            Self::IrqEntry,
+            "irq_handler_entry",
+            &[("irq", I32), ("name", Class::Text(IRQ_NAME_BYTES as u64))],
+        ),
+        (Self::IrqExit, "irq_handler_exit", &[("irq", I32), ("ret", I32)]),
+        (Self::SoftirqEntry, "irq_softirq_entry", SOFTIRQ),
+        (Self::SoftirqExit, "irq_softirq_exit", SOFTIRQ),
+        (Self::SoftirqRaise, "irq_softirq_raise", SOFTIRQ),
+        (
+            Self::BlockIssue,
+            "block_rq_issue",
+            &[
+                ("dev", U32),
+                ("sector", U64),
+                ("nr_sector", U32),
+                ("rwbs", U32),
+                ("tid", I32),
+                ("comm", COMM),
+            ],
+        ),
+        (
+            Self::BlockComplete,
+            "block_rq_complete",
+            &[("dev", U32), ("sector", U64), ("nr_sector", U32), ("error", I32), ("rwbs", U32)],
+        ),
+        (
+            Self::BlockRemap,
+            "block_bio_remap",
+            &[
+                ("dev", U32),
+                ("sector", U64),
+                ("nr_sector", U32),
+                ("rwbs", U32),
+                ("old_dev", U32),
+                ("old_sector", U64),
+            ],
+        ),
+        (
+            Self::PacketSend,
+            "net_dev_xmit",
+            &[("skbaddr", HEX64), ("rc", I32), ("len", U32), ("name", COMM)],
+        ),
+        (
+            Self::PacketReceive,
+            "net_if_receive_skb",
+            &[("skbaddr", HEX64), ("len", U32), ("name", COMM)],
+        ),
+        (Self::PageAlloc, "kmem_mm_page_alloc", &[("order", U32), ("gfp_flags", HEX32)]),
+        (Self::PageFree, "kmem_mm_page_free", &[("order", U32)]),
+        (
+            Self::DumpDisk,
+            "lttng_statedump_block_device",
+            &[("dev", U32), ("diskname", Class::Text(DISK_NAME_BYTES as u64))],
+        ),
         (Self::EntryUnknown, "syscall_entry_unknown", ENTRY_UNKNOWN),
         (Self::ExitUnknown, "syscall_exit_unknown", EXIT_UNKNOWN),
         (Self::CompatEntryUnknown, "compat_syscall_entry_unknown", ENTRY_UNKNOWN),
@@ -161,6 +232,7 @@ impl Event {
     }
 }
 
+const SOFTIRQ: Members = &[("vec", U32)];
 const WAKE: Members =
     &[("comm", COMM), ("tid", I32), ("prio", I32), ("target_cpu", I32), ("in_interrupt", U8)];
 const ENTRY_UNKNOWN: Members = &[("id", I32), ("args", Class::Array(IntClass::U64, 6))];
@@ -252,8 +324,8 @@ fn entry_class_of(kind: Kind) -> Class {
         Kind::Signed32 => I32,
         Kind::Signed64 => I64,
         Kind::Unsigned16 => U16,
-        Kind::Unsigned32 => Class::Int(IntClass::U32),
-        Kind::Unsigned64 => Class::Int(IntClass::U64),
+        Kind::Unsigned32 => U32,
+        Kind::Unsigned64 => U64,
         Kind::Hex32 => HEX32,
         Kind::String => Class::String,
         Kind::Pointer | Kind::SocketAddress | Kind::SocketAddressOut | Kind::DescriptorsOut => {

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::net::TcpListener;
 use std::process;
 
-use capture::kernel::{Config, Events, Output, Processes};
+use capture::kernel::{Config, Group, Output, Processes};
 use model::Pid;
 
 use crate::support::{AMPLE, Capture, Waiting, can_trace, number, process, read, text};
@@ -87,7 +87,7 @@ fn descriptors_of_a_pipe_and_names_of_accepted_peers_are_told_at_the_exit() {
     let child = Waiting::start(folder.path(), "", script);
     let trace = folder.path().join("trace");
     let capture = Capture::start(Config {
-        events: Events::SystemCalls,
+        groups: [Group::Calls].into(),
         processes: Processes::Only(vec![Pid::new(child.pid())]),
         ring_bytes: AMPLE,
         ..Config::new(Output::Folder(trace.clone()))

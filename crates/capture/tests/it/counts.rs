@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-use capture::kernel::{Config, Events, Output, Processes};
+use capture::kernel::{Config, Group, Output, Processes};
 use model::Pid;
 
 use crate::support::{AMPLE, Capture, Waiting, are_installed, can_trace, process, read};
@@ -109,7 +109,7 @@ fn what_a_tiny_ring_cannot_take_is_counted_to_the_last_record() {
     let witness = Witness::start(pid);
     let trace = folder.path().join("trace");
     let capture = Capture::start(Config {
-        events: Events::SystemCalls,
+        groups: [Group::Calls].into(),
         processes: Processes::Only(vec![Pid::new(pid)]),
         ring_bytes: 4096,
         ..Config::new(Output::Folder(trace.clone()))

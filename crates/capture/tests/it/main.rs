@@ -3,5 +3,6 @@
 
 mod content;
 mod counts;
+mod devices;
 mod relays;
 mod support;

@@ -130,6 +130,11 @@ pub(crate) struct Found {
 
 /// Reads everything below `folder`; each stream must be in time order and nothing may be unreadable.
 pub(crate) fn read(folder: &Path, mut each: impl FnMut(&EventRecord<'_>)) -> Found {
+    read_streams(folder, |_, event| each(event))
+}
+
+/// As [`read`], with the position of each event record's stream.
+pub(crate) fn read_streams(folder: &Path, mut each: impl FnMut(usize, &EventRecord<'_>)) -> Found {
     let recording = Recording::open(&[folder]).unwrap();
     assert!(recording.findings().is_empty(), "{:?}", recording.findings().kept());
     let mut found = Found::default();
@@ -142,7 +147,7 @@ pub(crate) fn read(folder: &Path, mut each: impl FnMut(&EventRecord<'_>)) -> Fou
                 assert!(last.is_none_or(|last| last <= event.timestamp), "a stream goes backwards");
                 found.events += 1;
                 *found.by_name.entry(event.record.name().to_owned()).or_default() += 1;
-                each(&event.record);
+                each(event.stream_index, &event.record);
             }
             Item::Loss(loss) => match loss.kind {
                 LossKind::EventRecords => found.discarded += loss.count,

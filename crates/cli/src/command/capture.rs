@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use capture::kernel::{self, Config, Output, Processes, RelayAddress, Report};
+use capture::kernel::{self, Config, Group, Output, Processes, RelayAddress, Report};
 use clap::Subcommand;
 use door::Settings;
 use model::Pid;
@@ -24,7 +24,8 @@ Examples:
   throughline capture kernel --output trace --for 10s
   throughline capture kernel --to net://127.0.0.1 --rotate 2s
   throughline capture kernel --to tls://relay-1 --tls-ca ca.pem --token-file token
-  throughline capture kernel --output trace --pid 1234";
+  throughline capture kernel --output trace --pid 1234
+  throughline capture kernel --output trace --events sched,disk";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -34,7 +35,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// System calls, scheduling and process life of the whole machine (needs root)
+    /// System calls, scheduling, process life, interrupts, disks and network of the whole machine (needs root)
     #[command(before_help = EXAMPLES)]
     Kernel(KernelArgs),
 }
@@ -55,6 +56,14 @@ struct KernelArgs {
     /// Stop after this time; else with Ctrl-C
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
+    /// What to capture, separated by commas
+    #[arg(
+        long,
+        value_name = "GROUPS",
+        value_delimiter = ',',
+        default_value = "calls,sched,irq,disk,net"
+    )]
+    events: Vec<EventGroup>,
     /// Trace the system calls of this process and of those it starts, not of all; may be repeated
     #[arg(long, value_name = "PID", conflicts_with = "exclude_pid")]
     pid: Vec<i32>,
@@ -64,6 +73,35 @@ struct KernelArgs {
     /// Size of each CPU's buffer in the kernel; what does not fit is counted as discarded
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "8MiB")]
     buffer: u64,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum EventGroup {
+    /// System calls
+    Calls,
+    /// Scheduling and process life, and who is who at the head of each chunk
+    Sched,
+    /// Interrupts of devices, and soft interrupts
+    Irq,
+    /// Requests to block devices
+    Disk,
+    /// Packets that are sent and received
+    Net,
+    /// Pages of memory that are allocated and freed: many
+    Memory,
+}
+
+impl From<EventGroup> for Group {
+    fn from(group: EventGroup) -> Self {
+        match group {
+            EventGroup::Calls => Self::Calls,
+            EventGroup::Sched => Self::Scheduling,
+            EventGroup::Irq => Self::Interrupts,
+            EventGroup::Disk => Self::Disks,
+            EventGroup::Net => Self::Network,
+            EventGroup::Memory => Self::Memory,
+        }
+    }
 }
 
 #[derive(clap::Args)]
@@ -132,6 +170,7 @@ impl KernelArgs {
             rotate: self.rotate,
             duration: self.duration,
             ring_bytes: self.buffer,
+            groups: self.events.into_iter().map(Group::from).collect(),
             processes,
             ..Config::new(output)
         })

@@ -1,6 +1,6 @@
 //! Connections to workers, whose errors say which worker.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,11 +12,12 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_distributed::grpc::{BoxCloneSyncChannel, create_worker_client};
 use datafusion_distributed::{
     ChannelResolver, CoordinatorToWorkerMsg, ExecuteTaskRequest, GetWorkerInfoRequest,
-    GetWorkerInfoResponse, SetPlanRequest, WorkerChannel, WorkerToCoordinatorMsg,
+    GetWorkerInfoResponse, SetPlanRequest, TaskKey, WorkerChannel, WorkerToCoordinatorMsg,
 };
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use http::HeaderMap;
+use tokio::sync::SetOnce;
 use tonic::transport::{Channel, Endpoint};
 use url::Url;
 
@@ -30,9 +31,12 @@ pub(crate) const ASK_EVERY: Duration = Duration::from_secs(5);
 /// …and given up when it has not answered for so long.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 
-/// The connections of one plan. Bound: its workers.
+/// The connections of one plan. Bound: its workers, and its tasks.
 #[derive(Clone, Default)]
-pub(crate) struct Channels(Arc<Mutex<BTreeMap<Url, Channel>>>);
+pub(crate) struct Channels {
+    open: Arc<Mutex<BTreeMap<Url, Channel>>>,
+    given: Arc<Mutex<HashMap<TaskKey, Arc<SetOnce<()>>>>>,
+}
 
 impl Channels {
     /// Connects to a worker and asks what it is.
@@ -48,13 +52,19 @@ impl Channels {
     }
 
     async fn client(&self, url: &Url) -> Result<Box<dyn WorkerChannel>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(url).cloned();
+        let known = self.open.lock().unwrap_or_else(PoisonError::into_inner).get(url).cloned();
         let channel = match known {
             Some(channel) => channel,
             None => self.connect(url).await?,
         };
         let inner = create_worker_client(BoxCloneSyncChannel::new(channel));
-        Ok(Box::new(Named { url: url.clone(), inner }))
+        Ok(Box::new(Named { url: url.clone(), inner, channels: self.clone() }))
+    }
+
+    /// Set when a worker has answered that it has a task, or will not have it.
+    fn given(&self, task: TaskKey) -> Arc<SetOnce<()>> {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(given.entry(task).or_default())
     }
 
     async fn connect(&self, url: &Url) -> Result<Channel> {
@@ -68,7 +78,7 @@ impl Channels {
             .connect()
             .await
             .map_err(failed)?;
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.insert(url.clone(), channel.clone());
         Ok(channel)
     }
@@ -91,10 +101,12 @@ fn lost(url: &Url, why: String) -> DataFusionError {
     external(Lost { worker: name(url), why })
 }
 
-/// A client whose errors begin with its worker's name.
+/// A client whose errors begin with its worker's name, and who asks for the rows of a task when its worker has it: one that is asked
+/// before waits for the task, but not as long as for a place.
 struct Named {
     url: Url,
     inner: Box<dyn WorkerChannel>,
+    channels: Channels,
 }
 
 impl Named {
@@ -117,10 +129,13 @@ impl WorkerChannel for Named {
         task_ctx: &Arc<TaskContext>,
     ) -> Result<BoxStream<'static, Result<WorkerToCoordinatorMsg>>> {
         let names = self.names();
+        let given = self.channels.given(set_plan_request.task_key);
         let opened = self
             .inner
             .coordinator_channel(headers, set_plan_request, to_worker, metrics, task_ctx)
             .await;
+        // A key is of one task, which is given once.
+        drop(given.set(()));
         let from_worker = opened.map_err(&names)?;
         Ok(from_worker.map(move |message| message.map_err(&names)).boxed())
     }
@@ -133,6 +148,7 @@ impl WorkerChannel for Named {
         task_ctx: &Arc<TaskContext>,
     ) -> Result<Vec<BoxStream<'static, Result<RecordBatch>>>> {
         let names = self.names();
+        self.channels.given(request.task_key).wait().await;
         let begun = self.inner.execute_task(headers, request, metrics, task_ctx).await;
         let streams = begun.map_err(&names)?.into_iter();
         let named = |rows: BoxStream<'static, Result<RecordBatch>>| {

@@ -8,12 +8,12 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 
 use crate::plan::{Form, StepsExec, external};
-use crate::worker::Shop;
+use crate::worker::Place;
 
-/// Encodes tasks at a coordinator, which has no shop, and accepts them at a worker, which has one.
+/// Encodes tasks at a coordinator, which has no places, and puts a task into its place at a worker.
 #[derive(Debug)]
 pub(crate) struct Codec {
-    pub(crate) shop: Option<Arc<Shop>>,
+    pub(crate) place: Option<Place>,
 }
 
 impl PhysicalExtensionCodec for Codec {
@@ -24,10 +24,10 @@ impl PhysicalExtensionCodec for Codec {
         _: &TaskContext,
         _: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some(shop) = self.shop.as_ref().filter(|_| inputs.is_empty()) else {
+        let Some(place) = self.place.as_ref().filter(|_| inputs.is_empty()) else {
             return plan_err!("steps are a leaf, and decoded at workers");
         };
-        let accepted = shop.accept(bytes).map_err(external)?;
+        let accepted = place.accept(bytes).map_err(external)?;
         Ok(Arc::new(StepsExec::new(Form::Accepted(Arc::new(accepted)), 1)))
     }
 

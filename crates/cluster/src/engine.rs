@@ -24,7 +24,7 @@ use crate::channel::{Channels, name};
 use crate::codec::Codec;
 use crate::error::{Error, Lost};
 use crate::plan::{Steps, cut, desired_tasks, reports};
-use crate::split::rounds;
+use crate::split::{rounds, tasks};
 use crate::version;
 
 /// How many bytes the steps of one plan may take together: with what they have to know of the job, they fit into a task.
@@ -78,7 +78,8 @@ impl<'h> Cluster<'h> {
         })
     }
 
-    /// Cuts each plan into so many tasks, at least two; else there is one for each worker.
+    /// Cuts each plan into so many tasks, at least two and at most [`crate::MAX_TASKS`] for each worker that answers; else there is
+    /// one for each.
     #[must_use]
     pub fn with_tasks(self, tasks: NonZeroUsize) -> Self {
         Self { tasks: Some(tasks), ..self }
@@ -148,8 +149,7 @@ impl<'h> Cluster<'h> {
         work: &Arc<Work>,
         steps: Vec<Step>,
     ) -> Result<SendableRecordBatchStream> {
-        // A plan of one task would be done here: a lone worker has two.
-        let tasks = self.tasks.map_or(workers.urls.len(), NonZeroUsize::get).max(2);
+        let tasks = tasks(workers.urls.len(), self.tasks.map(NonZeroUsize::get));
         let urls = workers.urls.clone();
         let in_turn = move |event: RouteTasksEvent<'_>| {
             let urls = urls.iter().cycle().take(event.task_count).cloned().collect();
@@ -163,7 +163,7 @@ impl<'h> Cluster<'h> {
             .with_distributed_max_tasks_per_stage(tasks)?
             .with_distributed_metrics_collection(false)?
             .with_distributed_compression(None)?
-            .with_distributed_user_codec(Codec { shop: None })
+            .with_distributed_user_codec(Codec { place: None })
             .with_distributed_desired_task_count_handler(desired_tasks)
             .with_distributed_scale_up_leaf_node_handler(cut)
             .with_distributed_route_tasks_handler(in_turn)

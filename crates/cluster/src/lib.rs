@@ -25,6 +25,7 @@ mod channel;
 mod codec;
 mod engine;
 mod error;
+mod gate;
 mod plan;
 mod split;
 mod worker;

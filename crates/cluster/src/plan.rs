@@ -125,12 +125,11 @@ impl StepsExec {
 
 impl DisplayAs for StepsExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let steps = match &self.form {
-            Form::Whole { steps, .. } => steps.len(),
-            Form::Task(task) => task.steps().len(),
-            Form::Accepted(accepted) => accepted.task().steps().len(),
-        };
-        write!(f, "StepsExec: {steps} steps")
+        match &self.form {
+            Form::Whole { steps, .. } => write!(f, "StepsExec: {} steps", steps.len()),
+            Form::Task(task) => write!(f, "StepsExec: {} steps", task.steps().len()),
+            Form::Accepted(_) => write!(f, "StepsExec: a task"),
+        }
     }
 }
 
@@ -163,7 +162,7 @@ impl ExecutionPlan for StepsExec {
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         match &self.form {
-            Form::Accepted(accepted) if partition == 0 => Ok(accepted.reports()),
+            Form::Accepted(accepted) if partition == 0 => accepted.reports(),
             _ => exec_err!("steps are done by workers, each a task of one partition"),
         }
     }

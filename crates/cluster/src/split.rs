@@ -2,6 +2,15 @@
 
 use std::ops::Range;
 
+use crate::worker::MAX_TASKS;
+
+/// Into how many tasks a plan for so many workers is cut: one for each if nobody asks for more or fewer. Never one, because a plan
+/// of one task would be done here; and never more for a worker than it takes at once: the rest would wait for what
+/// they hold up.
+pub(crate) fn tasks(workers: usize, asked: Option<usize>) -> usize {
+    asked.unwrap_or(workers).min(workers.saturating_mul(MAX_TASKS)).max(2)
+}
+
 /// Cuts steps of these weights into so many runs of neighbours, of about the same weight; some may be empty.
 pub(crate) fn shares(weights: &[u64], count: usize) -> Vec<Range<usize>> {
     let total: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
@@ -64,6 +73,13 @@ mod tests {
         }
         assert_eq!(shares(&[], 2), [0..0, 0..0]);
         assert_eq!(shares(&[0, 0], 2), [0..2, 2..2]);
+    }
+
+    #[test]
+    fn a_worker_is_given_what_it_takes_at_most() {
+        assert_eq!([tasks(1, None), tasks(2, None), tasks(3, None)], [2, 2, 3]);
+        assert_eq!([tasks(3, Some(1)), tasks(3, Some(7))], [2, 7]);
+        assert_eq!(tasks(2, Some(1_000)), 2 * MAX_TASKS);
     }
 
     #[test]

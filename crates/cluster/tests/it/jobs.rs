@@ -25,7 +25,7 @@ pub(crate) fn options(kept: &Path) -> Options {
     Options { blocks: Some(kept.to_str().unwrap().to_owned()), ..Options::default() }
 }
 
-fn here(traces: &Path, kept: &Path) -> Answer {
+pub(crate) fn here(traces: &Path, kept: &Path) -> Answer {
     let hands = hands();
     analyse(&[traces.to_owned()], &options(kept), &hands, &Threads::new(&hands, None)).unwrap()
 }
@@ -39,7 +39,7 @@ fn kept_blocks(kept: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(|entry| block(entry.unwrap().path())).collect()
 }
 
-fn same(one: &Answer, other: &Answer) {
+pub(crate) fn same(one: &Answer, other: &Answer) {
     assert_eq!(
         one.analysis.summary.to_bytes().unwrap(),
         other.analysis.summary.to_bytes().unwrap()

@@ -556,6 +556,21 @@ int BPF_PROG(on_sched_process_free, struct task_struct *task)
 	return emit_task(FREE, task, false);
 }
 
+SEC("tp_btf/cpuhp_enter")
+int BPF_PROG(on_cpuhp_enter, unsigned int cpu, int target, int step)
+{
+	struct {
+		struct head head;
+		struct hotplug_body body;
+	} record = {};
+	fill_head(&record.head, HOTPLUG, 0);
+	record.body.cpu = cpu;
+	record.body.target = target;
+	record.body.step = step;
+	emit(&record.head, sizeof(record));
+	return 0;
+}
+
 static __always_inline int emit_irq(__u16 kind, int irq, struct irqaction *action, int ret)
 {
 	struct {

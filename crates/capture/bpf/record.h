@@ -41,6 +41,7 @@ enum record_kind {
 	PAGE_ALLOC = 26,
 	PAGE_FREE = 27,
 	DUMP_DISK = 28,
+	HOTPLUG = 29,
 };
 
 #define COMM_BYTES 16
@@ -99,6 +100,13 @@ struct migrate_body {
 	__s32 prio;
 	__s32 orig_cpu;
 	__s32 dest_cpu;
+};
+
+struct hotplug_body {
+	__u32 cpu;
+	__s32 target; /* the state that the CPU shall come to */
+	__s32 step;
+	__u32 unused;
 };
 
 #define IRQ_NAME_BYTES 32

@@ -126,6 +126,11 @@ pub enum FactKind<S> {
         /// The thread.
         tid: Tid,
     },
+    /// A CPU is switched off at this moment. It is until its next switch.
+    Offline {
+        /// Which one. The fact's own CPU is another one.
+        cpu: CpuId,
+    },
     /// A CPU begins to handle an interrupt.
     IrqEntry {
         /// Which one.
@@ -407,6 +412,7 @@ impl<S> FactKind<S> {
                 FactKind::DumpFd { pid, table, fd, name: text(name), kind }
             }
             Self::Migrate { tid } => FactKind::Migrate { tid },
+            Self::Offline { cpu } => FactKind::Offline { cpu },
             Self::IrqEntry { line, name } => FactKind::IrqEntry { line, name: text(name) },
             Self::IrqExit { line } => FactKind::IrqExit { line },
             Self::IrqRaise { line } => FactKind::IrqRaise { line },

@@ -19,7 +19,7 @@ use crate::Error;
 use crate::summary::Summary;
 
 const MAGIC: &[u8; 8] = b"TLSUMRY\n";
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
 const HEADER: usize = 32;
 const CHECKSUM: usize = 4;
 

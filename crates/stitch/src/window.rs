@@ -162,6 +162,7 @@ impl Window {
                 | FactKind::Packet { .. },
                 _,
             ) => {}
+            (FactKind::Offline { cpu }, _) => self.summary.folds.cpu.offline(cpu, self.now),
             (FactKind::Pages { pages, freed }, context) => {
                 if let Some(Context { slot, .. }) = context {
                     let counted = &mut self.summary.threads.at(slot).counted;

@@ -28,6 +28,11 @@ pub(super) fn write(
             out.signed(from.i32()?.into())?;
             Ok(out.signed(from.i32()?.into())?)
         }
+        RecordKind::HotPlug => {
+            out.unsigned(from.u32()?.into())?;
+            out.signed(from.i32()?.into())?;
+            Ok(out.signed(from.i32()?.into())?)
+        }
         RecordKind::BlockIssue | RecordKind::BlockComplete => write_request(head, from, out),
         RecordKind::BlockRemap => write_remap(from, out),
         RecordKind::PacketSend | RecordKind::PacketReceive => write_packet(head.kind, from, out),

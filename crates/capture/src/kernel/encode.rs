@@ -106,6 +106,7 @@ fn class(schema: &Schema, head: &Head) -> (u16, Body) {
         (RecordKind::PacketReceive, _) => fixed(Event::PacketReceive),
         (RecordKind::PageAlloc, _) => fixed(Event::PageAlloc),
         (RecordKind::PageFree, _) => fixed(Event::PageFree),
+        (RecordKind::HotPlug, _) => fixed(Event::HotPlug),
         (RecordKind::DumpDisk, _) => fixed(Event::DumpDisk),
     }
 }
@@ -248,7 +249,8 @@ fn write_fixed(
         }
         RecordKind::DumpTask => write_dumped_task(from, out),
         RecordKind::DumpFile => write_dumped_file(from, out),
-        RecordKind::IrqEntry
+        RecordKind::HotPlug
+        | RecordKind::IrqEntry
         | RecordKind::IrqExit
         | RecordKind::SoftirqEntry
         | RecordKind::SoftirqExit

@@ -299,6 +299,7 @@ fn of_group<'p, 'obj>(programs: &'p KernelProgs<'obj>, group: Group) -> Vec<&'p 
             &programs.on_sched_wakeup,
             &programs.on_sched_wakeup_new,
             &programs.on_sched_migrate_task,
+            &programs.on_cpuhp_enter,
         ],
         Group::Interrupts => vec![
             &programs.on_irq_handler_entry,

@@ -44,11 +44,12 @@ pub(super) enum RecordKind {
     PageAlloc = 26,
     PageFree = 27,
     DumpDisk = 28,
+    HotPlug = 29,
 }
 
 impl RecordKind {
     fn from_number(number: u16) -> Option<Self> {
-        const ALL: [RecordKind; 28] = [
+        const ALL: [RecordKind; 29] = [
             RecordKind::CallEntry,
             RecordKind::CallExit,
             RecordKind::Switch,
@@ -77,6 +78,7 @@ impl RecordKind {
             RecordKind::PageAlloc,
             RecordKind::PageFree,
             RecordKind::DumpDisk,
+            RecordKind::HotPlug,
         ];
         ALL.into_iter().find(|kind| *kind as u16 == number)
     }

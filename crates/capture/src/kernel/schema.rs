@@ -81,6 +81,7 @@ pub(super) enum Event {
     PageAlloc,
     PageFree,
     DumpDisk,
+    HotPlug,
     EntryUnknown,
     ExitUnknown,
     CompatEntryUnknown,
@@ -88,7 +89,7 @@ pub(super) enum Event {
 }
 
 impl Event {
-    const ALL: [(Self, &str, Members); 30] = [
+    const ALL: [(Self, &str, Members); 31] = [
         (
             Self::Switch,
             "sched_switch",
@@ -220,6 +221,7 @@ impl Event {
             "lttng_statedump_block_device",
             &[("dev", U32), ("diskname", Class::Text(DISK_NAME_BYTES as u64))],
         ),
+        (Self::HotPlug, "cpuhp_enter", &[("cpu", U32), ("target", I32), ("idx", I32)]),
         (Self::EntryUnknown, "syscall_entry_unknown", ENTRY_UNKNOWN),
         (Self::ExitUnknown, "syscall_exit_unknown", EXIT_UNKNOWN),
         (Self::CompatEntryUnknown, "compat_syscall_entry_unknown", ENTRY_UNKNOWN),

@@ -1,7 +1,7 @@
 //! Interrupts, block devices and memory: what their events say, whatever tracer wrote them.
 
 use ctf::{EventRecord, EventRecordClass, FieldHandle};
-use model::Tid;
+use model::{CpuId, Tid};
 use stitch::fact::{BlockOp, Dev, Fact, FactKind, Line};
 
 use super::{Context, number, text};
@@ -21,6 +21,7 @@ pub(super) enum Device {
     Pages { order: FieldHandle, freed: bool },
     Packet { bytes: FieldHandle, name: FieldHandle, sent: bool },
     Migrate { tid: FieldHandle },
+    HotPlug { cpu: FieldHandle, target: FieldHandle, step: FieldHandle },
 }
 
 #[derive(Debug)]
@@ -72,6 +73,11 @@ impl Device {
             "net_if_receive_skb" | "netif_receive_skb" => {
                 Self::Packet { bytes: field(&["len"])?, name: field(&["name"])?, sent: false }
             }
+            "cpuhp_enter" => Self::HotPlug {
+                cpu: field(&["cpu"])?,
+                target: field(&["target"])?,
+                step: field(&["idx"])?,
+            },
             "sched_migrate_task" => Self::Migrate { tid: field(&["tid", "pid"])? },
             _ => return None,
         })
@@ -90,7 +96,7 @@ impl Device {
             | Self::Packet { name, .. } => text(record, *name).unwrap_or_default(),
             _ => "".into(),
         };
-        let kind = self.kind(record, &name).unwrap_or(FactKind::Seen);
+        let kind = self.kind(record, &name, context.cpu).unwrap_or(FactKind::Seen);
         let context = match self {
             Self::DumpDisk { .. } => context.nobody(),
             _ => context,
@@ -98,7 +104,12 @@ impl Device {
         give(&context.fact(kind));
     }
 
-    fn kind<'n>(&self, record: &EventRecord<'_>, name: &'n str) -> Option<FactKind<&'n str>> {
+    fn kind<'n>(
+        &self,
+        record: &EventRecord<'_>,
+        name: &'n str,
+        here: Option<CpuId>,
+    ) -> Option<FactKind<&'n str>> {
         let hard = |handle| number(record, handle).and_then(|n| u16::try_from(n).ok());
         let soft = |handle| number(record, handle).and_then(|n| u8::try_from(n).ok());
         let dev = |handle| unsigned(record, handle).and_then(|n| u32::try_from(n).ok()).map(Dev);
@@ -139,6 +150,13 @@ impl Device {
             }
             Self::Packet { bytes, sent, .. } => {
                 FactKind::Packet { interface: name, bytes: unsigned(record, *bytes)?, sent: *sent }
+            }
+            // The kernel's steps to 0, off, and up from there, as another CPU takes them for one that cannot.
+            Self::HotPlug { cpu, target, step } => {
+                let cpu = CpuId::new(u32::try_from(unsigned(record, *cpu)?).ok()?);
+                let (target, step) = (number(record, *target)?, number(record, *step)?);
+                let is_off = here.is_some_and(|here| here != cpu) && (target == 0 || target > step);
+                is_off.then_some(FactKind::Offline { cpu })?
             }
             Self::Migrate { tid } => FactKind::Migrate { tid: Tid::new(number(record, *tid)?) },
         })

@@ -3,7 +3,8 @@
 //! The time between two switches of a CPU belongs to the thread that the second one takes away, if that is the one that the
 //! first one gave the CPU to and still lives the same life: else the CPU was busy, and nobody knows with whom. The time before
 //! the first switch belongs to the thread that it takes away, if that had not begun its life since. Where events of a CPU are
-//! lost, nobody knows who had it from the switch before to the one after.
+//! lost, nobody knows who had it from the switch before to the one after. A CPU that is switched off is so until its next switch;
+//! that time is neither busy nor idle.
 
 use model::{CpuId, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,8 @@ impl Item for Turn {
 pub(crate) struct Busy {
     pub(crate) busy_ns: u64,
     pub(crate) idle_ns: u64,
+    /// How long it was switched off.
+    pub(crate) off_ns: u64,
     /// Until when, and who had it until then: the first switch, or a loss.
     first: Option<(Timestamp, Had)>,
     /// Since when, and who has it since then.
@@ -80,6 +83,8 @@ enum Had {
     Thread(Tid),
     /// A thread that had not begun its life when the stretch began.
     Newborn,
+    /// Nobody: it was switched off.
+    Off,
     Unknown,
 }
 
@@ -138,6 +143,12 @@ impl CpuTime {
         share
     }
 
+    /// A CPU is switched off.
+    pub(crate) fn offline(&mut self, cpu: CpuId, at: Timestamp) {
+        let share = self.cpu(cpu).step(at, Had::Off, (at, Had::Off));
+        debug_assert!(share.is_none(), "nobody has a CPU that is off");
+    }
+
     /// Events of a CPU are missing.
     pub(crate) fn forget(&mut self, cpu: CpuId, at: Timestamp) {
         self.cpu(cpu).step(at, Had::Unknown, (at, Had::Unknown));
@@ -168,7 +179,13 @@ impl CpuTime {
 
     fn cpu(&mut self, cpu: CpuId) -> &mut Busy {
         let last = self.forgotten.map(|at| (at, Had::Unknown));
-        self.cpus.or_insert_with(&cpu, || Busy { busy_ns: 0, idle_ns: 0, first: last, last })
+        self.cpus.or_insert_with(&cpu, || Busy {
+            busy_ns: 0,
+            idle_ns: 0,
+            off_ns: 0,
+            first: last,
+            last,
+        })
     }
 
     /// Appends the window to the right. Gives what threads of this one had across the boundary; `begin_of` says when the life
@@ -199,6 +216,7 @@ impl CpuTime {
             let busy = self.cpu(cpu);
             busy.busy_ns = busy.busy_ns.saturating_add(more.busy_ns);
             busy.idle_ns = busy.idle_ns.saturating_add(more.idle_ns);
+            busy.off_ns = busy.off_ns.saturating_add(more.off_ns);
         }
         self.sieve.append(right.sieve);
         for at in right.seen.into_iter().flat_map(|(first, last)| [first, last]) {
@@ -213,7 +231,7 @@ impl CpuTime {
         let Self { mut cpus, seen, forgotten, sieve } = self;
         for busy in cpus.values_mut() {
             let last = busy.last.map(|(_, had)| (at, had));
-            *busy = Busy { busy_ns: 0, idle_ns: 0, first: None, last };
+            *busy = Busy { busy_ns: 0, idle_ns: 0, off_ns: 0, first: None, last };
         }
         Self { cpus, seen: seen.map(|_| (at, at)), forgotten, sieve: sieve.emptied() }
     }
@@ -244,6 +262,11 @@ impl Busy {
                 None
             }
             Some((_, Had::Unknown)) => None,
+            // Off until the switch that ends it; before that, whose it was.
+            Some((since, got)) if had == Had::Off || got == Had::Off && had != Had::Unknown => {
+                self.spend(since, at, got);
+                None
+            }
             Some((since, got)) => self.spend(since, at, had).filter(|_| got == had),
         }
     }
@@ -252,6 +275,10 @@ impl Busy {
         let ns = until.since(since).get();
         match had {
             Had::Unknown => return None,
+            Had::Off => {
+                self.off_ns = self.off_ns.saturating_add(ns);
+                return None;
+            }
             Had::Thread(Tid::IDLE) => {
                 self.idle_ns = self.idle_ns.saturating_add(ns);
                 return None;

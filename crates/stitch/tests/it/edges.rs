@@ -1,6 +1,7 @@
 //! Known answers of small cases, each also with a window for every event.
 
 mod calls;
+mod cpus;
 mod files;
 mod loss;
 

@@ -375,7 +375,7 @@ impl Kernel {
         let tid = Tid::new(i32::from(how / 3 % THREADS) + 1);
         let span = |name| Span { name, request: None, is_request: name == "request" };
         let mut hides = 0;
-        let kind = match how % 14 {
+        let kind = match how % 15 {
             0 => FactKind::CallExit {
                 name: "openat",
                 ret: 2,
@@ -422,6 +422,7 @@ impl Kernel {
                 address: None,
                 opened: None,
             },
+            13 => FactKind::Offline { cpu: CpuId::new(u32::from(how / 15 % CPUS)) },
             12 => FactKind::Exec { comm: "odd", old: Some(Tid::new(i32::from(how / 14 % 5) + 1)) },
             _ => FactKind::Switch {
                 prev: tid,

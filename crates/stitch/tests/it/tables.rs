@@ -39,7 +39,7 @@ fn device(what: u8, how: u8) -> FactKind<&'static str> {
     let soft = Line::Soft(how % 2);
     let line = if how & 64 == 0 { hard } else { soft };
     let (dev, sector) = (Dev(u32::from(how / 8 % 2)), u64::from(how % 4));
-    match what % 16 {
+    match what % 17 {
         0..=2 => FactKind::IrqEntry { line, name: if how & 64 == 0 { "eth0" } else { "" } },
         3..=5 => FactKind::IrqExit { line },
         6 | 7 => FactKind::IrqRaise { line: soft },
@@ -55,6 +55,7 @@ fn device(what: u8, how: u8) -> FactKind<&'static str> {
         13 => FactKind::DumpDisk { dev, name: if how & 1 == 0 { "sda" } else { "sdb" } },
         14 if how & 3 == 0 => FactKind::Packet { interface: "eth0", bytes: 64, sent: how & 4 == 0 },
         14 => FactKind::Pages { pages: u64::from(how), freed: how & 1 == 0 },
+        15 => FactKind::Offline { cpu: CpuId::new(u32::from(how % 3)) },
         _ => FactKind::Migrate { tid: Tid::new(i32::from(how % 5) + 1) },
     }
 }

@@ -83,22 +83,23 @@ impl Make<'_> {
         let threads = threads.into_iter().map(|(life, row)| {
             vec![life.cell(), Cell::count(row.migrations), ratio(row.ns, whole), Cell::ns(row.ns)]
         });
-        let (mut busy, mut idle, mut cpus) = (0_u64, 0_u64, 0_u64);
+        let (mut busy, mut idle, mut there) = (0_u64, 0_u64, 0_u64);
         let mut per_cpu = Vec::new();
         for (id, row) in cpu.cpus.iter().filter(|(cpu, _)| self.wants_cpu(**cpu)) {
             busy = busy.saturating_add(row.busy_ns);
             idle = idle.saturating_add(row.idle_ns);
-            cpus += 1;
+            let present = whole.saturating_sub(row.off_ns);
+            there = there.saturating_add(present);
             let known = row.busy_ns.saturating_add(row.idle_ns);
             per_cpu.push(vec![
                 Cell::Cpu(*id),
-                ratio(row.busy_ns, whole),
+                ratio(row.busy_ns, present),
                 Cell::ns(row.busy_ns),
                 Cell::ns(row.idle_ns),
-                Cell::ns(whole.saturating_sub(known)),
+                Cell::ns(present.saturating_sub(known)),
             ]);
         }
-        let total = vec![ratio(busy, whole.saturating_mul(cpus)), Cell::ns(busy), Cell::ns(idle)];
+        let total = vec![ratio(busy, there), Cell::ns(busy), Cell::ns(idle)];
         vec![
             self.table(&PER_THREAD, threads.collect()),
             self.table(&PER_CPU, per_cpu),

@@ -178,7 +178,7 @@ pub(crate) enum Class {
 }
 
 /// What a blocked thread waits for, as a term over the left boundary.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum ClassTerm {
     Known(Class),
     /// The call that the thread had in flight at the left boundary decides.
@@ -188,7 +188,7 @@ pub(crate) enum ClassTerm {
 }
 
 /// Whether a signal ends a sleep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Sleep {
     Interruptible,
     Uninterruptible,
@@ -235,7 +235,7 @@ pub(crate) fn class_in(call: Option<&Call>, sleep: Sleep) -> ClassTerm {
         "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "getdents"
         | "getdents64" | "lseek" | "ftruncate" | "fallocate" | "close" | "fstat" | "newfstat"
         | "mmap" | "msync" | "munmap" => Class::Disk,
-        name if is_transfer(name) || name == "ioctl" => {
+        name if call.name.traits().is_transfer() || name == "ioctl" => {
             return match &call.file {
                 Some(file) => ClassTerm::File(file.clone()).settled(),
                 None => ClassTerm::Known(by_sleep),
@@ -247,8 +247,61 @@ pub(crate) fn class_in(call: Option<&Call>, sleep: Sleep) -> ClassTerm {
     ClassTerm::Known(class)
 }
 
-/// Whether a positive return value is a number of bytes moved.
-pub(crate) fn is_transfer(name: &str) -> bool {
+/// What all calls of one name have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Traits(u8);
+
+impl Traits {
+    const TRANSFER: u8 = 1;
+    const MAKES: u8 = 2;
+    const MAY_MAKE: u8 = 4;
+    const NEVER_RETURNS: u8 = 8;
+    const BEARS: u8 = 16;
+
+    pub(crate) fn of(name: &str) -> Self {
+        let never_returns = matches!(name, "rt_sigreturn" | "sigreturn" | "exit" | "exit_group");
+        let bears = matches!(name, "clone" | "clone3" | "fork" | "vfork");
+        let all = [
+            (Self::TRANSFER, is_transfer(name)),
+            (Self::MAKES, always_makes_descriptor(name)),
+            (Self::MAY_MAKE, may_make_descriptor(name)),
+            (Self::NEVER_RETURNS, never_returns),
+            (Self::BEARS, bears),
+        ];
+        Self(all.into_iter().filter(|(_, has)| *has).map(|(bit, _)| bit).sum())
+    }
+
+    const fn has(self, bit: u8) -> bool {
+        self.0 & bit != 0
+    }
+
+    /// Whether a positive return value is a number of bytes moved.
+    pub(crate) const fn is_transfer(self) -> bool {
+        self.has(Self::TRANSFER)
+    }
+
+    /// Whether a call that succeeds returns a new descriptor: what the number stood for before is gone.
+    pub(crate) const fn always_makes_descriptor(self) -> bool {
+        self.has(Self::MAKES)
+    }
+
+    /// Whether some calls of the name return a new descriptor: the entry says whether this one does. A return may have no
+    /// name.
+    pub(crate) const fn may_make_descriptor(self) -> bool {
+        self.has(Self::MAY_MAKE)
+    }
+
+    pub(crate) const fn never_returns(self) -> bool {
+        self.has(Self::NEVER_RETURNS)
+    }
+
+    /// Whether a child returns from it, too.
+    const fn bears(self) -> bool {
+        self.has(Self::BEARS)
+    }
+}
+
+fn is_transfer(name: &str) -> bool {
     matches!(
         name,
         "read"
@@ -278,8 +331,7 @@ pub(crate) fn is_transfer(name: &str) -> bool {
     )
 }
 
-/// Whether a call that succeeds returns a new descriptor: what the number stood for before is gone.
-pub(crate) fn always_makes_descriptor(name: &str) -> bool {
+fn always_makes_descriptor(name: &str) -> bool {
     matches!(
         name,
         "open"
@@ -313,8 +365,7 @@ pub(crate) fn always_makes_descriptor(name: &str) -> bool {
     )
 }
 
-/// Whether some calls of this name return a new descriptor: the entry says whether this one does. A return may have no name.
-pub(crate) fn may_make_descriptor(name: &str) -> bool {
+fn may_make_descriptor(name: &str) -> bool {
     matches!(name, "" | "dup2" | "dup3" | "fcntl" | "fcntl64" | "signalfd" | "signalfd4" | "bpf")
 }
 
@@ -386,7 +437,7 @@ impl HeadExit {
 
     /// How many bytes it moved.
     fn bytes(&self) -> u64 {
-        match is_transfer(self.name.text()) {
+        match self.name.traits().is_transfer() {
             true => u64::try_from(self.ret).unwrap_or(0),
             false => 0,
         }
@@ -394,7 +445,7 @@ impl HeadExit {
 
     /// Whether this is a child's first return from the call that made it.
     pub(crate) fn is_birth(&self) -> bool {
-        self.ret == 0 && matches!(self.name.text(), "clone" | "clone3" | "fork" | "vfork")
+        self.ret == 0 && self.name.traits().bears()
     }
 }
 
@@ -420,7 +471,7 @@ impl Figures {
         const RESTARTED: std::ops::RangeInclusive<i64> = -516..=-512;
         let failed = exit.ret < 0 && exit.ret >= -4095 && !RESTARTED.contains(&exit.ret);
         let moved =
-            if is_transfer(call.name.text()) { u64::try_from(exit.ret).unwrap_or(0) } else { 0 };
+            if call.name.traits().is_transfer() { u64::try_from(exit.ret).unwrap_or(0) } else { 0 };
         Self { calls: 1, ns: exit.at.since(call.at).get(), bytes: moved, errors: u64::from(failed) }
     }
 }

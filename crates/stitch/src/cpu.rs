@@ -23,7 +23,7 @@ pub(crate) struct CpuSwitches {
     first_at: Timestamp,
     first_prev: Tid,
     last_at: Timestamp,
-    /// From the first switch to the last. Bound: threads that ran.
+    /// From the first switch to the last; empty where nobody asks. Bound: threads that ran.
     between: Occupancy,
 }
 
@@ -79,8 +79,10 @@ const MAX_LOG: usize = 16_384;
 ///
 /// Bound: [`MAX_LOG`] switches of 16 bytes. When they are reached, whoever waits notes who had the CPUs since, and the
 /// switches are dropped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SwitchLog {
+    /// Whether somebody may ask who had a CPU since its first switch: threads that began to wait inside a span further left.
+    sums: bool,
     cpus: Keyed<CpuId, CpuLog>,
     kept: usize,
 }
@@ -94,6 +96,11 @@ struct CpuLog {
 }
 
 impl SwitchLog {
+    /// Of a window before which threads may be inside these.
+    pub(crate) fn new(spans: &Spans) -> Self {
+        Self { sums: !spans.are_none(), cpus: Keyed::new(), kept: 0 }
+    }
+
     pub(crate) fn switch(&mut self, cpu: CpuId, at: Timestamp, prev: Tid) {
         let log = self.cpus.or_insert_with(&cpu, || CpuLog {
             switches: CpuSwitches::new(at, prev),
@@ -101,7 +108,9 @@ impl SwitchLog {
             kept: Vec::new(),
         });
         let switches = &mut log.switches;
-        add(&mut switches.between, prev, switches.last_at, at);
+        if self.sums {
+            add(&mut switches.between, prev, switches.last_at, at);
+        }
         switches.last_at = at.max(switches.last_at);
         log.kept.push((switches.last_at, prev));
         self.kept += 1;
@@ -144,15 +153,9 @@ impl SwitchLog {
         }
     }
 
-    /// The switches for the neighbours. Who had the CPUs between matters to threads that began to wait inside a span
-    /// further left.
-    pub(crate) fn finish(self, spans: &Spans) -> BTreeMap<CpuId, CpuSwitches> {
-        let mut cpus: BTreeMap<_, _> =
-            self.cpus.into_entries().map(|(cpu, log)| (cpu, log.switches)).collect();
-        if spans.are_none() {
-            cpus.values_mut().for_each(|switches| switches.between.clear());
-        }
-        cpus
+    /// The switches for the neighbours.
+    pub(crate) fn finish(self) -> BTreeMap<CpuId, CpuSwitches> {
+        self.cpus.into_entries().map(|(cpu, log)| (cpu, log.switches)).collect()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Maps for the path that every event takes: entries side by side, found by a hash, shown in the order of their keys.
+//! Maps for the path that every event takes: keys side by side and their values, found by a hash, shown in the order of
+//! their keys. Looking for a key touches keys only, which are small, while values may be large and many.
 //!
 //! Nothing that is seen from outside depends on the order in which entries came: iteration, comparison and bytes go by key.
 
@@ -25,30 +26,32 @@ pub(crate) struct Slot(usize);
 /// Values by key.
 #[derive(Clone)]
 pub(crate) struct Keyed<K, V> {
-    entries: Vec<(K, V)>,
+    keys: Vec<K>,
+    /// As many as there are keys, each at the place of its key.
+    values: Vec<V>,
     /// Empty while there are only a [`FEW`] entries.
     index: Index,
 }
 
 impl<K: Key, V> Keyed<K, V> {
     pub(crate) const fn new() -> Self {
-        Self { entries: Vec::new(), index: Index(Vec::new()) }
+        Self { keys: Vec::new(), values: Vec::new(), index: Index(Vec::new()) }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.keys.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.keys.is_empty()
     }
 
     #[inline]
     pub(crate) fn find(&self, key: &K) -> Option<Slot> {
-        if self.entries.len() <= FEW {
-            return self.entries.iter().position(|(known, _)| known == key).map(Slot);
+        if self.keys.len() <= FEW {
+            return self.keys.iter().position(|known| known == key).map(Slot);
         }
-        let is_it = |place: usize| self.entries.get(place).is_some_and(|(known, _)| known == key);
+        let is_it = |place: usize| self.keys.get(place) == Some(key);
         self.index.find(hash(key), is_it).map(Slot)
     }
 
@@ -65,12 +68,18 @@ impl<K: Key, V> Keyed<K, V> {
     }
 
     fn push(&mut self, key: K, value: V) -> Slot {
-        let place = self.entries.len();
-        let hash = hash(&key);
-        self.entries.push((key, value));
-        if self.index.has_room(place) {
-            self.index.add(hash, place);
-        } else if place >= FEW {
+        let place = self.keys.len();
+        if place == 0 {
+            // Of the maps that each thread has most stay at one.
+            self.values.reserve_exact(1);
+        }
+        let is_indexed = self.index.has_room(place);
+        if is_indexed {
+            self.index.add(hash(&key), place);
+        }
+        self.keys.push(key);
+        self.values.push(value);
+        if !is_indexed && place >= FEW {
             self.build_index();
         }
         Slot(place)
@@ -79,9 +88,9 @@ impl<K: Key, V> Keyed<K, V> {
     #[cold]
     fn build_index(&mut self) {
         self.index = Index::default();
-        if self.entries.len() > FEW {
-            self.index = Index::for_entries(self.entries.len());
-            for (place, (key, _)) in self.entries.iter().enumerate() {
+        if self.keys.len() > FEW {
+            self.index = Index::for_entries(self.keys.len());
+            for (place, key) in self.keys.iter().enumerate() {
                 self.index.add(hash(key), place);
             }
         }
@@ -90,13 +99,13 @@ impl<K: Key, V> Keyed<K, V> {
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "a slot is a place that was filled")]
     pub(crate) fn at(&mut self, slot: Slot) -> &mut V {
-        &mut self.entries[slot.0].1
+        &mut self.values[slot.0]
     }
 
     #[inline]
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
         let Slot(place) = self.find(key)?;
-        self.entries.get(place).map(|(_, value)| value)
+        self.values.get(place)
     }
 
     #[inline]
@@ -140,34 +149,41 @@ impl<K: Key, V> Keyed<K, V> {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.entries.clear();
+        self.keys.clear();
+        self.values.clear();
         self.index = Index::default();
     }
 
-    /// Leaves entries out.
-    pub(crate) fn retain(&mut self, keeps: impl Fn(&K, &V) -> bool) {
-        let before = self.entries.len();
-        self.entries.retain(|(key, value)| keeps(key, value));
-        if self.entries.len() < before {
-            self.build_index();
+    fn is_sorted(&self) -> bool {
+        self.keys.is_sorted_by(|one, other| one < other)
+    }
+
+    /// Takes all out, in the order of keys.
+    fn take_sorted(&mut self) -> Vec<(K, V)> {
+        let is_sorted = self.is_sorted();
+        let (keys, values) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.values));
+        let mut entries: Vec<(K, V)> = keys.into_iter().zip(values).collect();
+        if !is_sorted {
+            entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         }
+        entries
     }
 
     /// Puts the entries side by side in their order.
     pub(crate) fn sort(&mut self) {
-        if !self.entries.is_sorted_by(|(one, _), (other, _)| one < other) {
-            self.entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        if !self.is_sorted() {
+            (self.keys, self.values) = self.take_sorted().into_iter().unzip();
             self.build_index();
         }
     }
 
     /// In the order of keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        let mut all: Vec<&(K, V)> = self.entries.iter().collect();
-        if !all.is_sorted_by(|(one, _), (other, _)| one < other) {
-            all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let mut all: Vec<(&K, &V)> = self.keys.iter().zip(&self.values).collect();
+        if !self.is_sorted() {
+            all.sort_unstable_by_key(|(key, _)| *key);
         }
-        all.into_iter().map(|(key, value)| (key, value))
+        all.into_iter()
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
@@ -181,20 +197,20 @@ impl<K: Key, V> Keyed<K, V> {
 
     /// In no order.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
-        self.entries.iter_mut().map(|(key, value)| (&*key, value))
+        self.keys.iter().zip(&mut self.values)
     }
 
     /// In no order.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        self.entries.iter_mut().map(|(_, value)| value)
+        self.values.iter_mut()
     }
 
     /// In the order of keys.
     pub(crate) fn into_entries(mut self) -> impl Iterator<Item = (K, V)> {
-        if !self.entries.is_sorted_by(|(one, _), (other, _)| one < other) {
-            self.entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        }
-        self.entries.into_iter()
+        let is_sorted = self.is_sorted();
+        let unsorted = if is_sorted { Vec::new() } else { self.take_sorted() };
+        // One of the two is empty.
+        self.keys.into_iter().zip(self.values).chain(unsorted)
     }
 
     /// Changes keys that are not settled; values whose keys become equal are added.
@@ -204,13 +220,19 @@ impl<K: Key, V> Keyed<K, V> {
         change: impl Fn(&mut K),
         add: impl Fn(&mut V, V),
     ) {
-        if self.entries.iter().all(|(key, _)| is_settled(key)) {
+        if self.keys.iter().all(&is_settled) {
             return;
         }
-        let entries = std::mem::take(&mut self.entries);
-        let (settled, open): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|(key, _)| is_settled(key));
-        self.entries = settled;
+        let (keys, values) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.values));
+        let mut open = Vec::new();
+        for (key, value) in keys.into_iter().zip(values) {
+            if is_settled(&key) {
+                self.keys.push(key);
+                self.values.push(value);
+            } else {
+                open.push((key, value));
+            }
+        }
         self.build_index();
         for (mut key, value) in open {
             change(&mut key);
@@ -221,6 +243,17 @@ impl<K: Key, V> Keyed<K, V> {
                 }
             }
         }
+    }
+
+    /// Leaves entries out.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(&K, &V) -> bool) {
+        if self.keys.iter().zip(&self.values).all(|(key, value)| keeps(key, value)) {
+            return;
+        }
+        let (keys, values) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.values));
+        let kept = keys.into_iter().zip(values).filter(|(key, value)| keeps(key, value));
+        (self.keys, self.values) = kept.unzip();
+        self.build_index();
     }
 
     pub(crate) fn extend(&mut self, more: Self) {
@@ -340,9 +373,28 @@ fn hash<K: Hash>(key: &K) -> u64 {
 /// Another one in each process, so that nobody can write a trace whose numbers and texts collide.
 static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
 
+/// Makes hashers of keys, for maps of the standard library.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mixers(u64);
+
+impl Default for Mixers {
+    fn default() -> Self {
+        Self(*SEED)
+    }
+}
+
+impl BuildHasher for Mixers {
+    type Hasher = Mixer;
+
+    #[inline]
+    fn build_hasher(&self) -> Mixer {
+        Mixer(self.0)
+    }
+}
+
 /// Hashes by a multiplication and a fold for each word.
 #[derive(Debug, Clone, Copy)]
-struct Mixer(u64);
+pub(crate) struct Mixer(u64);
 
 impl Mixer {
     #[inline]
@@ -356,13 +408,13 @@ impl Mixer {
 }
 
 impl Hasher for Mixer {
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            for (to, from) in word.iter_mut().zip(chunk) {
-                *to = *from;
-            }
-            self.mix(u64::from_le_bytes(word));
+        let (words, rest) = bytes.as_chunks();
+        words.iter().for_each(|word| self.mix(u64::from_le_bytes(*word)));
+        if !rest.is_empty() {
+            let word = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            self.mix(word);
         }
     }
 

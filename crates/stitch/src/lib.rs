@@ -34,6 +34,7 @@ mod operation;
 mod part;
 mod path;
 mod range;
+mod rare;
 mod requests;
 mod select;
 mod sharing;

@@ -1,9 +1,11 @@
 //! Names of system calls as small values.
 
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
+
+use crate::call::Traits;
 
 /// The name of a system call; one name is always the same value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -43,10 +45,27 @@ impl CallName {
         }
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Other(text) if text.is_empty())
     }
+
+    /// What all calls of the name have in common.
+    #[inline]
+    pub(crate) fn traits(&self) -> Traits {
+        match self {
+            Self::Known(number) => match TRAITS.get(usize::from(*number)) {
+                Some(traits) => *traits,
+                None => Traits::of(self.text()),
+            },
+            Self::Other(text) => Traits::of(text),
+        }
+    }
 }
+
+/// By number, as far as numbers of calls go.
+static TRAITS: LazyLock<Vec<Traits>> =
+    LazyLock::new(|| (0..1_024).map(|number| Traits::of(CallName::Known(number).text())).collect());
 
 /// How many names are remembered.
 const PLACES: usize = 1_024;

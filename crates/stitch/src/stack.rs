@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fact::Span;
 use crate::ident::Left;
+use crate::rare::Rare;
 use crate::spent::{Body, Spent};
 
 /// How many phases may be open inside each other.
@@ -32,7 +33,7 @@ pub(crate) struct Stack {
     /// Whether nothing of the left is open any more.
     rooted: bool,
     /// What the innermost open span of the left collected since the last segment. Unused when rooted.
-    base: Body,
+    base: Rare<Body>,
     /// The most phases that were open at once above the left's.
     high: usize,
     /// Spans begun here, outermost first. A request can only be the first, and only when rooted.
@@ -103,7 +104,7 @@ impl Stack {
         match part {
             Part::SpanEnds => self.head.clear(),
             Part::SpansRooted => self.rooted = false,
-            Part::SpanTime => self.base = Body::default(),
+            Part::SpanTime => self.base = Rare::default(),
             Part::SpanHeight => {
                 for segment in &mut self.head {
                     if let HeadStep::Reach { phases } = &mut segment.step {
@@ -121,7 +122,7 @@ impl Stack {
         match self.open.last_mut() {
             Some(frame) => Some(&mut frame.body.own),
             None if self.rooted => None,
-            None => Some(&mut self.base.own),
+            None => Some(&mut self.base.get_mut().own),
         }
     }
 
@@ -214,7 +215,7 @@ impl Stack {
         match self.open.first_mut().filter(|under| under.is_request) {
             Some(request) => request.body.fold(&frame.name, frame.body),
             None if self.rooted => out.outside_requests += 1,
-            None => self.base.fold(&frame.name, frame.body),
+            None => self.base.get_mut().fold(&frame.name, frame.body),
         }
     }
 
@@ -224,7 +225,7 @@ impl Stack {
         match self.open.last_mut() {
             Some(under) => under.body.fold(&frame.name, frame.body),
             None if self.rooted => out.outside_requests += 1,
-            None => self.base.fold(&frame.name, frame.body),
+            None => self.base.get_mut().fold(&frame.name, frame.body),
         }
     }
 
@@ -298,12 +299,12 @@ impl Stack {
     }
 
     fn cut(&mut self, step: HeadStep) {
-        let body = std::mem::take(&mut self.base);
+        let body = self.base.take();
         self.head.push(Segment { body, step });
     }
 
     /// Appends what happened in the window to the right. Its terms must have been resolved already.
-    pub(crate) fn append(&mut self, right: Self) -> Outcome {
+    pub(crate) fn append(&mut self, mut right: Self) -> Outcome {
         let mut out = Outcome::default();
         for segment in right.head {
             self.take(segment.body, &mut out);
@@ -317,7 +318,7 @@ impl Stack {
             }
         }
         if !right.rooted {
-            self.take(right.base, &mut out);
+            self.take(right.base.take(), &mut out);
         }
         self.open.extend(right.open);
         out
@@ -330,7 +331,7 @@ impl Stack {
                 let outermost = body.phases.iter().filter(|(path, _)| !path.contains('/'));
                 out.outside_requests += outermost.map(|(_, phase)| phase.spans).sum::<u64>();
             }
-            None => self.base.add(body),
+            None => self.base.get_mut().add(body),
         }
     }
 
@@ -345,7 +346,9 @@ impl Stack {
         for segment in &mut self.head {
             segment.body.resolve(left);
         }
-        self.base.resolve(left);
+        if let Some(base) = self.base.some_mut() {
+            base.resolve(left);
+        }
         for frame in &mut self.open {
             frame.body.resolve(left);
         }

@@ -24,9 +24,9 @@ use crate::taint::Taint;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Thread {
     /// The end of the stretch that lies across the left boundary.
-    first: Option<First>,
+    first: Option<Box<First>>,
     /// The first wake-up before `first`: it counts if the thread was blocked at the left boundary.
-    wake: Option<Wake>,
+    wake: Option<Box<Wake>>,
     state: State,
     /// When it was last seen on a CPU, or born.
     seen: Option<Timestamp>,
@@ -233,7 +233,7 @@ impl Thread {
     pub(crate) fn woken(&mut self, at: Timestamp) {
         match &self.state {
             State::AsLeft => {
-                self.wake.get_or_insert_with(|| Wake { since: at, by_cpu: ByCpu::new() });
+                self.wake.get_or_insert_with(|| Box::new(Wake { since: at, by_cpu: ByCpu::new() }));
             }
             State::Blocked { .. } => {
                 self.spend_until(at);
@@ -269,7 +269,7 @@ impl Thread {
         if !self.stack.collects() {
             return;
         }
-        match (&mut self.state, &mut self.wake) {
+        match (&mut self.state, self.wake.as_deref_mut()) {
             (State::Waiting { since, by_cpu }, _)
             | (State::AsLeft, Some(Wake { since, by_cpu })) => log.add_all_since(*since, by_cpu),
             _ => {}
@@ -277,7 +277,8 @@ impl Thread {
     }
 
     fn arrive_first(&mut self, at: Timestamp, how: How, lost: &LostOn) {
-        self.first = Some(First { at, how, after_loss_on: lost.keys().copied().collect() });
+        let after_loss_on = lost.keys().copied().collect();
+        self.first = Some(Box::new(First { at, how, after_loss_on }));
     }
 
     fn end_stretch(&mut self, at: Timestamp, lost: &LostOn) {
@@ -342,7 +343,7 @@ impl Thread {
             *class = class.resolved(left);
         }
         self.call.resolve(tid, left);
-        if let Some(First { how, .. }) = &mut self.first
+        if let Some(First { how, .. }) = self.first.as_deref_mut()
             && let How::LeftCpu(cpu) = how
         {
             match left.taint_of(tid, *cpu) {
@@ -361,9 +362,9 @@ impl Thread {
             self.append_head(right.first, right.wake, cpus);
             self.state = right.state;
         } else {
-            self.cross(right.wake, right.first.as_ref(), cpus);
+            self.cross(right.wake, right.first.as_deref(), cpus);
             if let Some(first) = right.first {
-                self.end_crossing(first);
+                self.end_crossing(*first);
                 self.state = right.state;
             }
         }
@@ -377,7 +378,7 @@ impl Thread {
         if !self.stack.collects() {
             return;
         }
-        match (&mut self.state, &mut self.wake) {
+        match (&mut self.state, self.wake.as_deref_mut()) {
             (State::Waiting { since, by_cpu }, _)
             | (State::AsLeft, Some(Wake { since, by_cpu })) => {
                 cpus.wait_through(*since, None, by_cpu);
@@ -387,12 +388,17 @@ impl Thread {
     }
 
     /// Neither window knows the state at the left boundary: one head of two.
-    fn append_head(&mut self, first: Option<First>, wake: Option<Wake>, cpus: &Neighbours<'_>) {
+    fn append_head(
+        &mut self,
+        first: Option<Box<First>>,
+        wake: Option<Box<Wake>>,
+        cpus: &Neighbours<'_>,
+    ) {
         let is_counted = self.stack.collects();
         match &mut self.wake {
             None => self.wake = wake,
             Some(mine) if is_counted => {
-                cpus.wait_through(mine.since, first.as_ref(), &mut mine.by_cpu);
+                cpus.wait_through(mine.since, first.as_deref(), &mut mine.by_cpu);
             }
             Some(_) => {}
         }
@@ -411,7 +417,7 @@ impl Thread {
     }
 
     /// Carries a stretch that the left window left open on to its end in the right window, or through it.
-    fn cross(&mut self, wake: Option<Wake>, first: Option<&First>, cpus: &Neighbours<'_>) {
+    fn cross(&mut self, wake: Option<Box<Wake>>, first: Option<&First>, cpus: &Neighbours<'_>) {
         match (&mut self.state, wake) {
             (State::Blocked { .. }, Some(wake)) => {
                 self.spend_until(wake.since);

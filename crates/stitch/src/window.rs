@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use model::{CpuId, Pid, Tid, Timestamp};
 
-use crate::call::{HeadExit, Sleep};
+use crate::call::{Call, HeadExit, Sleep};
 use crate::cpu::SwitchLog;
 use crate::fact::{Fact, FactKind, LeftAs, Missing};
 use crate::fold::Wake;
 use crate::ident::{Kind, Name};
-use crate::keyed::{Keyed, Slot};
+use crate::keyed::{Keyed, Mixers, Slot};
 use crate::lives::Begin;
-use crate::name::CallNames;
+use crate::name::{CallName, CallNames};
 use crate::path::{Leaves, Paths};
 use crate::select::Selection;
 use crate::summary::{Cover, LossCount, Owner, Summary};
@@ -53,8 +53,11 @@ pub struct Window {
     /// Who was who at the begin.
     entry: Arc<Identities>,
     /// Names met in this window, one copy each. Bound: distinct names.
-    strings: HashSet<Arc<str>>,
+    strings: HashSet<Arc<str>, Mixers>,
     call_names: CallNames,
+    ring_enter: CallName,
+    /// The memory of a call that has returned, for the next one.
+    spare: Option<Box<Call>>,
     /// The context of the last fact on each CPU since its last switch, as long as nothing else says who is who.
     here: Keyed<CpuId, Option<Here>>,
     now: Timestamp,
@@ -98,13 +101,16 @@ impl Window {
     pub fn after(cover: Cover, entry: Arc<Identities>) -> Self {
         let now = cover.begin;
         let who = Who::new(&entry);
+        let log = SwitchLog::new(who.spans());
         let paths = Paths::new(now);
         Self {
             summary: Summary { cover: Some(cover), who, paths, ..Summary::default() },
             entry,
-            log: SwitchLog::default(),
-            strings: HashSet::new(),
+            log,
+            strings: HashSet::default(),
             call_names: CallNames::default(),
+            ring_enter: CallName::new("io_uring_enter"),
+            spare: None,
             here: Keyed::new(),
             now,
             ended: 0,
@@ -258,7 +264,7 @@ impl Window {
         for thread in self.summary.threads.values_mut() {
             thread.note_cpus(&self.log);
         }
-        self.summary.cpus = self.log.finish(self.summary.who.spans());
+        self.summary.cpus = self.log.finish();
         self.summary.threads.sort();
         self.summary.requests.keep_slowest();
         self.summary.folds.settle();

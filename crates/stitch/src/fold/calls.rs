@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::sieve::{Item, Sieve};
 use super::stat::{Histogram, Stat};
 use super::top::Top;
-use crate::call::{Call, HeadExit, InFlight, Makes, is_transfer};
+use crate::call::{Call, HeadExit, InFlight, Makes};
 use crate::ident::{Ident, Left};
 use crate::keyed::Keyed;
 use crate::name::CallName;
@@ -109,8 +109,7 @@ impl Item for DoneCall {
 }
 
 impl DoneCall {
-    /// Its file matters only to who asks for single calls.
-    fn of(call: &Call, exit: &HeadExit, with_file: bool) -> Self {
+    fn of(call: &Call, exit: &HeadExit) -> Self {
         let opened = || exit.opened.clone().map(Ident::named);
         let file = || opened().or_else(|| call.file.clone());
         Self {
@@ -121,7 +120,7 @@ impl DoneCall {
             cpu: exit.cpu,
             ret: exit.ret,
             fd: call.fd,
-            file: if with_file { file() } else { None },
+            file: file(),
             makes: matches!(call.makes, Makes::One(_)),
             sure: Sure::Certain,
         }
@@ -162,11 +161,7 @@ impl DoneCall {
 
     /// How many bytes it moved.
     pub(crate) fn moved(&self) -> u64 {
-        if self.ret > 0 && is_transfer(self.name.text()) {
-            u64::try_from(self.ret).unwrap_or(0)
-        } else {
-            0
-        }
+        moved(&self.name, self.ret)
     }
 }
 
@@ -193,13 +188,13 @@ impl CallRow {
         }
     }
 
-    fn take(&mut self, call: &DoneCall) {
-        self.ns.take(call.ns());
-        self.bytes = self.bytes.saturating_add(call.moved());
-        if call.ret >= 0 {
+    fn take(&mut self, ns: u64, moved: u64, ret: i64) {
+        self.ns.take(ns);
+        self.bytes = self.bytes.saturating_add(moved);
+        if ret >= 0 {
             return;
         }
-        match u16::try_from(call.ret.unsigned_abs()) {
+        match u16::try_from(ret.unsigned_abs()) {
             Ok(512..=516) => self.restarted = self.restarted.saturating_add(1),
             Ok(number @ 1..=4095) => {
                 let count = self.errors.entry(number).or_default();
@@ -208,6 +203,11 @@ impl CallRow {
             _ => {}
         }
     }
+}
+
+/// How many bytes a call of that name moved that returned this.
+fn moved(name: &CallName, ret: i64) -> u64 {
+    u64::try_from(ret).ok().filter(|_| name.traits().is_transfer()).unwrap_or(0)
 }
 
 impl Lengths {
@@ -237,12 +237,13 @@ impl CallStats {
                     row.uncertain = row.uncertain.saturating_add(1);
                     self.sieve.note(Logged::Calls, || DoneCall {
                         sure: Sure::Uncertain,
-                        ..DoneCall::of(call, exit, true)
+                        ..DoneCall::of(call, exit)
                     });
                     return;
                 }
-                let with_file = self.sieve.selection().is_some();
-                self.take(thread, &DoneCall::of(call, exit, with_file));
+                if self.selects(call, exit) {
+                    self.take(thread, call, exit);
+                }
             }
             InFlight::Birth if exit.name.is_empty() && exit.ret == 0 => {}
             InFlight::Birth | InFlight::Nothing | InFlight::Call(_) => self.note_unbegun(exit),
@@ -256,21 +257,25 @@ impl CallStats {
         }
     }
 
-    fn take(&mut self, thread: &mut ThreadCalls, call: &DoneCall) {
-        if !self.sieve.passes(call) {
-            return;
+    /// Whether a call counts; it is kept by itself where that is asked for.
+    fn selects(&mut self, call: &Call, exit: &HeadExit) -> bool {
+        let Some(selection) = self.sieve.selection() else { return true };
+        let wants_longest = selection.longest_calls;
+        let done = DoneCall::of(call, exit);
+        let passes = self.sieve.passes(&done);
+        if let Some(operation) = done.operation().filter(|_| passes && wants_longest) {
+            self.longest.entry(operation).or_default().push(&done);
         }
-        thread.rows.or_default(&call.name).take(call);
-        self.lengths.or_default(&call.name).take(call.ns());
-        if call.duplicates() {
-            self.duplicates.ns.take(call.ns());
-            self.duplicates.lengths.take(call.ns());
-        }
-        let wants_longest = |selection: &crate::Selection| selection.longest_calls;
-        if self.sieve.selection().is_some_and(wants_longest)
-            && let Some(operation) = call.operation()
-        {
-            self.longest.entry(operation).or_default().push(call);
+        passes
+    }
+
+    fn take(&mut self, thread: &mut ThreadCalls, call: &Call, exit: &HeadExit) {
+        let ns = exit.at.since(call.at).get();
+        thread.rows.or_default(&call.name).take(ns, moved(&call.name, exit.ret), exit.ret);
+        self.lengths.or_default(&call.name).take(ns);
+        if matches!(call.makes, Makes::One(_)) && call.name.text() == "fcntl" {
+            self.duplicates.ns.take(ns);
+            self.duplicates.lengths.take(ns);
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) enum Doing {
 }
 
 /// The handler that is innermost at a time if so many of the left boundary's have ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct OnLeft {
     pub(super) cpu: CpuId,
     ended: usize,
@@ -66,7 +66,8 @@ impl Handlers {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self::NONE;
+        (self.ended, self.told) = (0, 0);
+        self.open.clear();
     }
 
     /// What a CPU is doing, when its left boundary is at `begin`.

@@ -19,7 +19,7 @@ mod requests;
 mod trail;
 mod waits;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{CpuId, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::call::{Class, ClassTerm};
 use crate::fact::{Fact, FactKind, LeftAs, Missing};
 use crate::ident::Left;
-use crate::keyed::Keyed;
+use crate::keyed::{Keyed, Slot};
 use crate::numbers::Numbers;
 
 use handlers::{Doing, Handlers};
@@ -55,14 +55,14 @@ pub(crate) struct Paths {
     pub(crate) requests: Requests,
     trail: Trail,
     /// Bound: threads that lived at one of the ends.
-    threads: BTreeMap<Tid, Register>,
+    threads: Keyed<Tid, Register>,
     /// Numbers whose thread has ended and that nothing was seen of since, but for those whose thread lived at the left
     /// boundary.
     pub(crate) ended: Numbers,
     /// No later than this they had ended; earlier than what is seen of them next.
     #[serde(skip)]
     pub(crate) ended_by: Option<Timestamp>,
-    cpus: BTreeMap<CpuId, Handlers>,
+    cpus: Keyed<CpuId, Handlers>,
     /// The left boundary.
     begin: Timestamp,
     /// When kernel events were first lost: no thread or CPU that is not listed is as at the left boundary.
@@ -126,10 +126,10 @@ impl Paths {
             waits: Waits::default(),
             requests: Requests::default(),
             trail: Trail::default(),
-            threads: BTreeMap::new(),
+            threads: Keyed::new(),
             ended: Numbers::default(),
             ended_by: None,
-            cpus: BTreeMap::new(),
+            cpus: Keyed::new(),
             begin,
             lost: None,
             open: BTreeMap::new(),
@@ -195,7 +195,8 @@ impl Paths {
 
     /// A thread leaves its CPU.
     pub(crate) fn leave(&mut self, tid: Tid, at: Timestamp, leaves: Leaves) {
-        let path = self.step(tid, First { at, how: How::Seen });
+        let slot = self.slot(tid);
+        let path = self.step(slot, tid, First { at, how: How::Seen });
         let state = match leaves {
             Leaves::Ready => State::Ready,
             Leaves::Asleep(class) => State::Asleep(class),
@@ -204,7 +205,7 @@ impl Paths {
                 State::Ended
             }
         };
-        self.go_on(tid, Stretch { since: at, state, path });
+        self.go_on(slot, tid, Stretch { since: at, state, path });
     }
 
     /// A CPU goes to a thread, after the one before has left it.
@@ -212,8 +213,9 @@ impl Paths {
         self.bound();
         self.handlers(cpu).clear();
         if next != Tid::IDLE {
-            let path = self.step(next, First { at, how: How::GotCpu });
-            self.run(next, at, path, cpu);
+            let slot = self.slot(next);
+            let path = self.step(slot, next, First { at, how: How::GotCpu });
+            self.run((slot, next), at, path, cpu);
         }
     }
 
@@ -229,25 +231,29 @@ impl Paths {
         if cpu.is_some_and(|cpu| self.running.contains(&(cpu, tid))) {
             return;
         }
-        let path = self.step(tid, First { at, how: How::Seen });
+        let slot = self.slot(tid);
+        let path = self.step(slot, tid, First { at, how: How::Seen });
         match cpu {
-            Some(cpu) => self.run(tid, at, path, cpu),
-            None => self.go_on(tid, Stretch { since: at, state: State::Unknown(None), path }),
+            Some(cpu) => self.run((slot, tid), at, path, cpu),
+            None => self.go_on(slot, tid, Stretch { since: at, state: State::Unknown(None), path }),
         }
     }
 
     /// A thread begins, woken by what gave birth to it.
     fn born(&mut self, child: Tid, at: Timestamp, parent: Option<Tid>) {
         self.open.insert(child, None);
-        self.step(child, First { at, how: How::Born });
+        let slot = self.slot(child);
+        self.step(slot, child, First { at, how: How::Born });
         let path = parent.and_then(|parent| self.split(parent, at));
         let path = path.unwrap_or_else(|| self.trail.push(Node::Origin(child)));
-        self.go_on(child, Stretch { since: at, state: State::New, path });
+        self.go_on(slot, child, Stretch { since: at, state: State::New, path });
     }
 
     fn wakeup(&mut self, tid: Tid, at: Timestamp, cpu: CpuId, thread: Option<Tid>) {
-        let waits = match &self.register(tid).tail {
-            Tail::AsLeft => self.register(tid).wake.is_none(),
+        let slot = self.slot(tid);
+        let register = self.threads.at(slot);
+        let waits = match &register.tail {
+            Tail::AsLeft => register.wake.is_none(),
             Tail::Known(Stretch { state, .. }) => {
                 matches!(state, State::Asleep(_) | State::New | State::Ended | State::Unknown(None))
             }
@@ -261,7 +267,7 @@ impl Paths {
             Waker::Thread(waker) | Waker::LeftHandler(_, Some(waker)) => self.split(waker, at),
             Waker::LeftHandler(_, None) | Waker::Handler(_) | Waker::Unknown => None,
         };
-        self.woken(tid, Wake { at, by, path });
+        self.woken(slot, tid, Wake { at, by, path });
     }
 
     /// Events are missing.
@@ -278,12 +284,13 @@ impl Paths {
     }
 
     fn lose_thread(&mut self, tid: Tid, at: Timestamp) {
-        match &mut self.register(tid).tail {
+        let slot = self.slot(tid);
+        match &mut self.threads.at(slot).tail {
             Tail::Known(Stretch { state: State::Unknown(wake), .. }) => *wake = None,
             Tail::Known(Stretch { state: State::Ended, .. }) => {}
             Tail::AsLeft | Tail::Known(_) => {
-                let path = self.step(tid, First { at, how: How::Lost });
-                self.go_on(tid, Stretch { since: at, state: State::Unknown(None), path });
+                let path = self.step(slot, tid, First { at, how: How::Lost });
+                self.go_on(slot, tid, Stretch { since: at, state: State::Unknown(None), path });
             }
         }
     }
@@ -294,12 +301,14 @@ impl Paths {
 
     fn handlers(&mut self, cpu: CpuId) -> &mut Handlers {
         let unseen = self.unseen_handlers();
-        self.cpus.entry(cpu).or_insert(unseen)
+        self.cpus.or_insert_with(&cpu, || unseen)
     }
 
-    fn register(&mut self, tid: Tid) -> &mut Register {
+    /// The register of a thread.
+    #[inline]
+    fn slot(&mut self, tid: Tid) -> Slot {
         let Self { threads, trail, lost, ended, begin, .. } = self;
-        threads.entry(tid).or_insert_with(|| {
+        threads.slot(&tid, || {
             if ended.contains(tid) {
                 return Register::ended(*begin);
             }
@@ -327,8 +336,8 @@ impl Paths {
     }
 
     /// What a thread did ends here; the path of it.
-    fn step(&mut self, tid: Tid, first: First) -> Id {
-        let register = self.register(tid);
+    fn step(&mut self, slot: Slot, tid: Tid, first: First) -> Id {
+        let register = self.threads.at(slot);
         let Tail::Known(stretch) = &register.tail else {
             register.first = Some(first);
             return self.trail.push(Node::Left(tid));
@@ -355,19 +364,19 @@ impl Paths {
     }
 
     /// A thread does something else from now on.
-    fn go_on(&mut self, tid: Tid, stretch: Stretch) {
+    fn go_on(&mut self, slot: Slot, tid: Tid, stretch: Stretch) {
         self.running.retain(|(_, known)| *known != tid);
-        self.register(tid).tail = Tail::Known(stretch);
+        self.threads.at(slot).tail = Tail::Known(stretch);
     }
 
-    fn run(&mut self, tid: Tid, since: Timestamp, path: Id, cpu: CpuId) {
-        self.go_on(tid, Stretch { since, state: State::Running, path });
+    fn run(&mut self, (slot, tid): (Slot, Tid), since: Timestamp, path: Id, cpu: CpuId) {
+        self.go_on(slot, tid, Stretch { since, state: State::Running, path });
         self.running.retain(|(on, _)| *on != cpu);
         self.running.push((cpu, tid));
     }
 
-    fn woken(&mut self, tid: Tid, wake: Wake) {
-        let register = self.register(tid);
+    fn woken(&mut self, slot: Slot, tid: Tid, wake: Wake) {
+        let register = self.threads.at(slot);
         let Tail::Known(Stretch { since, state, path }) = &mut register.tail else {
             register.wake.get_or_insert(wake);
             return;
@@ -379,7 +388,7 @@ impl Paths {
                 let since = *since;
                 let path = self.trail.push(Node::Origin(tid));
                 let state = State::Unknown(Some(wake));
-                return self.go_on(tid, Stretch { since, state, path });
+                return self.go_on(slot, tid, Stretch { since, state, path });
             }
             State::Unknown(pending) => {
                 pending.get_or_insert(wake);
@@ -395,7 +404,7 @@ impl Paths {
             }
         };
         let path = self.woken_path(tid, slept, wake);
-        self.go_on(tid, Stretch { since: wake.at, state: State::Ready, path });
+        self.go_on(slot, tid, Stretch { since: wake.at, state: State::Ready, path });
     }
 
     /// The path of a thread to its wake-up: its waker's, or through the wait where no thread woke it. A clock wakes in
@@ -542,9 +551,10 @@ impl Paths {
     pub(crate) fn forget_ended(&mut self, tids: &[Tid]) {
         for tid in tids {
             self.ended.insert(*tid);
-            self.threads.remove(tid);
             self.open.remove(tid);
         }
+        let gone: BTreeSet<Tid> = tids.iter().copied().collect();
+        self.threads.retain(|tid, _| !gone.contains(tid));
         self.waits.drop_empty();
     }
 
@@ -584,17 +594,18 @@ impl Paths {
             unseen.into_iter().for_each(|tid| self.lose_thread(tid, at));
         }
         let ids = self.graft(right.trail, &mut right.threads);
-        for (tid, mut more) in right.threads {
+        for (tid, mut more) in right.threads.into_entries() {
             self.replay(tid, &mut more, &ids);
             if more.tail != Tail::AsLeft {
                 more.paths_mut().for_each(|path| *path = renumbered(&ids, *path));
-                self.register(tid).tail = more.tail;
+                let slot = self.slot(tid);
+                self.threads.at(slot).tail = more.tail;
             }
         }
         if right.lost.is_some() {
             self.cpus.retain(|cpu, _| right.cpus.contains_key(cpu));
         }
-        for (cpu, more) in right.cpus {
+        for (cpu, more) in right.cpus.into_entries() {
             self.handlers(cpu).append(more);
         }
         self.lost = self.lost.or(right.lost);
@@ -630,7 +641,7 @@ impl Paths {
     }
 
     /// Puts the right part's paths on top of those here, and says where each of its nodes is.
-    fn graft(&mut self, right: Trail, threads: &mut BTreeMap<Tid, Register>) -> Vec<Option<Id>> {
+    fn graft(&mut self, right: Trail, threads: &mut Keyed<Tid, Register>) -> Vec<Option<Id>> {
         let mut ids: Vec<Option<Id>> = Vec::with_capacity(right.0.len());
         for node in right.0 {
             let id = match node {
@@ -665,9 +676,12 @@ impl Paths {
     fn replay(&mut self, tid: Tid, more: &mut Register, ids: &[Option<Id>]) -> Option<Id> {
         if let Some(mut wake) = more.wake.take() {
             wake.path = wake.path.map(|path| renumbered(ids, path));
-            self.woken(tid, wake);
+            let slot = self.slot(tid);
+            self.woken(slot, tid, wake);
         }
-        Some(self.step(tid, more.first.take()?))
+        let first = more.first.take()?;
+        let slot = self.slot(tid);
+        Some(self.step(slot, tid, first))
     }
 
     #[cfg(feature = "law")]
@@ -707,7 +721,8 @@ impl Paths {
         for tid in self.threads.keys() {
             let path = nothing.trail.push(Node::Origin(*tid));
             let since = self.begin;
-            nothing.go_on(*tid, Stretch { since, state: State::Unknown(None), path });
+            let slot = nothing.slot(*tid);
+            nothing.go_on(slot, *tid, Stretch { since, state: State::Unknown(None), path });
         }
         let mut rest = self.clone();
         for node in &mut rest.trail.0 {
@@ -744,12 +759,12 @@ impl Paths {
         from: Timestamp,
         until: Timestamp,
     ) -> Option<Walked> {
-        let register = self.threads.get(&tid)?;
-        match &register.tail {
+        let slot = self.threads.find(&tid)?;
+        match &self.threads.at(slot).tail {
             Tail::AsLeft | Tail::Known(Stretch { state: State::Ended, .. }) => return None,
             Tail::Known(_) => {}
         }
-        let path = self.step(tid, First { at: until, how: How::Lost });
+        let path = self.step(slot, tid, First { at: until, how: How::Lost });
         self.trail.walk(path, tid, from, until, self.most_hops())
     }
 }

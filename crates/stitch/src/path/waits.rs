@@ -1,12 +1,10 @@
 //! Waits that have ended: how long each thread slept for which cause, and who ended it.
 
-use std::collections::BTreeMap;
-
 use model::{Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::handlers::OnLeft;
-use crate::call::{ClassTerm, resolve_keys};
+use crate::call::ClassTerm;
 use crate::fact::Line;
 use crate::fold::{Histogram, Item, Sieve, Stat};
 use crate::ident::Left;
@@ -14,7 +12,7 @@ use crate::keyed::Keyed;
 use crate::select::Logged;
 
 /// Who woke a thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Waker {
     /// The thread on the CPU where it happened; [`Tid::IDLE`] for a CPU that had nothing to do.
     Thread(Tid),
@@ -43,9 +41,9 @@ pub(crate) struct WaitRow {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WaitsOf {
     /// Bound: causes; one that is still a file without a name is one of its own.
-    pub(crate) causes: BTreeMap<ClassTerm, WaitRow>,
+    pub(crate) causes: Keyed<ClassTerm, WaitRow>,
     /// Bound: threads that woke this one.
-    pub(crate) wakers: BTreeMap<Waker, Stat>,
+    pub(crate) wakers: Keyed<Waker, Stat>,
 }
 
 /// Waits by thread.
@@ -101,32 +99,31 @@ impl WaitsOf {
     }
 
     fn count(&mut self, class: &ClassTerm, waker: Waker, ns: u64) {
-        let row = match self.causes.get_mut(class) {
-            Some(row) => row,
-            None => self.causes.entry(class.clone()).or_default(),
-        };
+        let row = self.causes.or_default(class);
         row.ns.take(ns);
         row.lengths.take(ns);
-        self.wakers.entry(waker).or_default().take(ns);
+        self.wakers.or_default(&waker).take(ns);
     }
 
     pub(crate) fn resolve(&mut self, left: &impl Left) {
+        let is_settled = |class: &ClassTerm| matches!(class, ClassTerm::Known(_));
         let add = |row: &mut WaitRow, more: WaitRow| row.append(&more);
-        resolve_keys(&mut self.causes, |class| *class = class.resolved(left), add);
+        self.causes.rekey(is_settled, |class| *class = class.resolved(left), add);
     }
 
     /// Puts in who woke where the left boundary's handlers decide.
     pub(crate) fn resolve_wakers(&mut self, told: impl Fn(Waker) -> Waker) {
+        let is_settled = |waker: &Waker| !matches!(waker, Waker::LeftHandler(..));
         let add = |stat: &mut Stat, more: Stat| stat.append(&more);
-        resolve_keys(&mut self.wakers, |waker| *waker = told(*waker), add);
+        self.wakers.rekey(is_settled, |waker| *waker = told(*waker), add);
     }
 
     pub(crate) fn append(&mut self, more: &Self) {
-        for (class, row) in &more.causes {
-            self.causes.entry(class.clone()).or_default().append(row);
+        for (class, row) in more.causes.iter() {
+            self.causes.or_default(class).append(row);
         }
-        for (waker, stat) in &more.wakers {
-            self.wakers.entry(*waker).or_default().append(stat);
+        for (waker, stat) in more.wakers.iter() {
+            self.wakers.or_default(waker).append(stat);
         }
     }
 }

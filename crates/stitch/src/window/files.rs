@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::{Fd, Pid, Tid};
 
 use super::{Context, Window};
-use crate::call::{Call, HeadExit, InFlight, Makes, always_makes_descriptor, may_make_descriptor};
+use crate::call::{Call, HeadExit, InFlight, Makes};
 use crate::descriptors::{Stamp, Table, TableId};
 use crate::fact::{CallArgs, Effect, LeftAs, TableKey};
 use crate::ident::{Entry, Flag, Ident, Kind, Left, Made, Maker, Name};
@@ -138,11 +138,21 @@ impl Window {
             is_uncertain: false,
         };
         self.change_table(table, context.stamp(), fd, args.effect);
-        self.summary.threads.at(context.slot).call = match name {
-            // These never return.
-            "rt_sigreturn" | "sigreturn" | "exit" | "exit_group" => InFlight::Nothing,
-            _ => InFlight::Call(Box::new(call)),
+        self.summary.threads.at(context.slot).call = match call.name.traits().never_returns() {
+            true => InFlight::Nothing,
+            false => InFlight::Call(self.boxed(call)),
         };
+    }
+
+    /// In the memory of a call that has returned, if one is there.
+    fn boxed(&mut self, call: Call) -> Box<Call> {
+        match self.spare.take() {
+            Some(mut spare) => {
+                *spare = call;
+                spare
+            }
+            None => Box::new(call),
+        }
     }
 
     fn name(&mut self, text: &str) -> Name {
@@ -224,7 +234,7 @@ impl Window {
             self.summary.learn(file, exit.at, name);
         }
         self.end_intent(context, exit.ret);
-        if exit.name.text() == "io_uring_enter" {
+        if exit.name == self.ring_enter {
             let ring_operations = u64::try_from(exit.ret).unwrap_or(0);
             self.summary.loss.add(LossCount { ring_operations, ..LossCount::default() });
         }
@@ -233,6 +243,9 @@ impl Window {
         }
         if let Some((one, other)) = pair.filter(|_| exit.ret == 0) {
             self.set_pair(context, exit, &in_flight, [one, other]);
+        }
+        if let InFlight::Call(spare) = in_flight {
+            self.spare = Some(spare);
         }
     }
 
@@ -260,8 +273,9 @@ impl Window {
         in_flight: &InFlight,
         address: Option<&str>,
     ) {
-        let is_made = always_makes_descriptor(exit.name.text());
-        if !is_made && !may_make_descriptor(exit.name.text()) && exit.opened.is_none() {
+        let traits = exit.name.traits();
+        let is_made = traits.always_makes_descriptor();
+        if !is_made && !traits.may_make_descriptor() && exit.opened.is_none() {
             return;
         }
         let table = self.table_of(context.pid);

@@ -78,7 +78,7 @@ impl Make<'_> {
         let mut threads = Rows::default();
         for life in &lives {
             let mut of_thread: BTreeMap<Cause, WaitRow> = BTreeMap::new();
-            for (term, row) in &life.waits.causes {
+            for (term, row) in life.waits.causes.iter() {
                 of_thread.entry(self.finish.class(term)).or_default().append(row);
             }
             for (cause, row) in of_thread {
@@ -106,7 +106,7 @@ impl Make<'_> {
         let mut pairs = Rows::default();
         let mut by_waker: BTreeMap<Waker, Stat> = BTreeMap::new();
         for life in &lives {
-            for (waker, stat) in &life.waits.wakers {
+            for (waker, stat) in life.waits.wakers.iter() {
                 by_waker.entry(*waker).or_default().append(stat);
                 let who = [life.cell()].into_iter().chain(self.waker(*waker));
                 pairs.push(stat.sum, who.chain(ended(stat)));

@@ -103,35 +103,32 @@ impl Hands {
     /// merges.
     pub fn work(
         &self,
-        task: &Task,
+        task: Task,
         threads: Option<NonZeroUsize>,
         stop: &Stop,
         give: &mut dyn FnMut(Report) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        let work = Arc::new(task.work().clone());
+        let (work, steps) = task.into_parts();
+        let work = Arc::new(work);
         let mut folding = self.folding(&work)?;
         let mut is_whole = true;
-        Threads::new(self, threads).until(stop.clone()).run(
-            &work,
-            task.steps().to_vec(),
-            &mut |outcome| {
-                let report = match outcome {
-                    Outcome::Segment(segment) => match folding.add(segment) {
-                        Ok(()) => return ControlFlow::Continue(()),
-                        Err(error) => unmerged(&error),
-                    },
-                    Outcome::Gone { id, refused } => {
-                        return give(Report::Gone { id, refused });
-                    }
-                    Outcome::Stale { problem } => Report::Stale { problem },
-                    Outcome::Failed { place, problem } => Report::Failed { place, problem },
-                };
-                is_whole = false;
-                // Whether it is wanted or not, nothing follows.
-                let (ControlFlow::Continue(()) | ControlFlow::Break(())) = give(report);
-                ControlFlow::Break(())
-            },
-        )?;
+        Threads::new(self, threads).until(stop.clone()).run(&work, steps, &mut |outcome| {
+            let report = match outcome {
+                Outcome::Segment(segment) => match folding.add(segment) {
+                    Ok(()) => return ControlFlow::Continue(()),
+                    Err(error) => unmerged(&error),
+                },
+                Outcome::Gone { id, refused } => {
+                    return give(Report::Gone { id, refused });
+                }
+                Outcome::Stale { problem } => Report::Stale { problem },
+                Outcome::Failed { place, problem } => Report::Failed { place, problem },
+            };
+            is_whole = false;
+            // Whether it is wanted or not, nothing follows.
+            let (ControlFlow::Continue(()) | ControlFlow::Break(())) = give(report);
+            ControlFlow::Break(())
+        })?;
         if !is_whole {
             return Ok(());
         }

@@ -121,6 +121,10 @@ impl Task {
         &self.steps
     }
 
+    pub(crate) fn into_parts(self) -> (Work, Vec<Step>) {
+        (self.work, self.steps)
+    }
+
     /// What every task of this version begins with.
     ///
     /// # Errors

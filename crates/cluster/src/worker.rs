@@ -135,7 +135,7 @@ impl Shop {
         let Waiting { bytes, _permit } = waiting;
         let task = Task::decode(&bytes)?;
         drop(bytes);
-        self.hands.work(&task, self.threads, stop, give)
+        self.hands.work(task, self.threads, stop, give)
     }
 }
 

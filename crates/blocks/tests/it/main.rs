@@ -10,5 +10,9 @@
 #[expect(dead_code, reason = "shared with tests that look at more of an answer")]
 mod compare;
 mod damage;
+mod hostile;
 mod jobs;
 mod sent;
+
+#[global_allocator]
+static ALLOCATOR: testkit::alloc::Counting = testkit::alloc::Counting;

@@ -35,7 +35,7 @@ impl Engine for Sent<'_> {
             let mut reports = Vec::new();
             let there = Hands::new(&CacheOptions::default())?;
             let task = Task::decode(&bytes)?;
-            there.work(&task, NonZeroUsize::new(2), &Stop::default(), &mut |report| {
+            there.work(task, NonZeroUsize::new(2), &Stop::default(), &mut |report| {
                 reports.push(report.encode().unwrap());
                 ControlFlow::Continue(())
             })?;
@@ -134,7 +134,7 @@ fn a_task_that_is_stopped_says_so() {
             let stop = Stop::default();
             stop.set();
             let task = Task::new(work, steps);
-            hands().work(&task, None, &stop, &mut |report| panic!("{report:?}"))
+            hands().work(task, None, &stop, &mut |report| panic!("{report:?}"))
         }
 
         fn cancel(&self) {}

@@ -243,8 +243,9 @@ fn merged(
     if let [only] = below.as_slice() {
         return Ok(Segment { node, ..only.clone() });
     }
-    let content = joined(below.into_iter().map(|segment| segment.content))?;
     let id = BlockId::of_merge(&ids)?;
+    tracing::debug!(block = %id, "merging");
+    let content = joined(below.into_iter().map(|segment| segment.content))?;
     made += u64::from(keep(&id, &content)?);
     Ok(Segment { node, id, content, made, loaded, refused })
 }

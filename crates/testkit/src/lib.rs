@@ -19,13 +19,17 @@ pub mod browser;
 mod child;
 mod chunked;
 pub mod lttng;
+pub mod machines;
 pub mod pki;
+mod running;
+pub mod s3;
 mod traces;
 pub mod viewer;
 
 pub use bpftrace::bpftrace;
 pub use child::TestProcess;
 pub use chunked::Chunked;
+pub use running::{Running, wait_for};
 pub use traces::{CTF_1_8_TRACES, packed_trace, shared_dir, skip, unpacked_trace};
 
 /// Whether a program can be started at all.

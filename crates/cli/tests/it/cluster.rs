@@ -6,9 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::copies::S3;
-use crate::kept::{analyze, done, files, session, text};
-use crate::machines::{ALL, COORDINATOR, Network, Worker, made};
+use testkit::machines::{ALL, COORDINATOR, Network};
+use testkit::s3::Server;
+
+use crate::kept::{analyze, done, session, text};
+use crate::machines::{Worker, made, start_workers};
 use crate::process::{Running, THROUGHLINE, wait_for};
 use crate::read::{stderr, stdout};
 
@@ -17,7 +19,7 @@ const WINDOWS: u64 = 40;
 const BLOCKS: usize = 40 + 40 + 5 + 1;
 
 fn job(network: &Network, workers: &str, kept: &str, traces: &str) -> Command {
-    let mut command = network.command(COORDINATOR);
+    let mut command = network.command(COORDINATOR, THROUGHLINE);
     command.args(["analyze", "all", "--format", "json", "--workers", workers]);
     command.args(["--blocks", kept, traces]).env("RUST_LOG", "blocks=debug");
     command
@@ -47,7 +49,7 @@ fn machines_give_the_answer_of_one_from_a_folder_and_from_a_bucket() {
     let folder = tempfile::tempdir().unwrap();
     let traces = session(folder.path(), WINDOWS, 60);
     let alone = done(analyze(&[text(&traces)]));
-    let workers = network.workers(folder.path(), &[]);
+    let workers = start_workers(&network, folder.path(), &[]);
     let kept = folder.path().join("kept");
     // All of them by one name.
     let there = done(job(&network, ALL, text(&kept), text(&traces)));
@@ -62,13 +64,9 @@ fn machines_give_the_answer_of_one_from_a_folder_and_from_a_bucket() {
     assert!(stderr(&again).contains("blocks: 0 made, 1 used"), "{}", stderr(&again));
     drop(workers);
 
-    let Some(server) = S3::start_at(&network.address(1)) else { return };
-    let mut all = Vec::new();
-    files(&traces, Path::new(""), &mut all);
-    for path in &all {
-        server.put(&format!("fleet/{}", text(path)), &fs::read(traces.join(path)).unwrap());
-    }
-    let workers = network.workers(folder.path(), &server.environment());
+    let Some(server) = Server::start(&network.address(1)) else { return };
+    server.put_folder(&traces, "fleet");
+    let workers = start_workers(&network, folder.path(), &server.environment());
     let bucket = || {
         let mut job = job(&network, &names(&workers), "s3://copies/blocks", "s3://copies/fleet");
         job.envs(server.environment());
@@ -85,7 +83,7 @@ fn machines_give_the_answer_of_one_from_a_folder_and_from_a_bucket() {
     assert!(stderr(&done(bucket())).contains("blocks: 0 made, 1 used"));
     // Workers have credentials of their own; a job brings none.
     drop(workers);
-    let poor = network.workers(folder.path(), &[]);
+    let poor = start_workers(&network, folder.path(), &[]);
     let mut job = job(&network, &names(&poor), "s3://copies/other", "s3://copies/fleet");
     let refused = job.envs(server.environment()).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
@@ -125,7 +123,7 @@ fn a_worker_that_is_killed_costs_what_is_not_committed() {
             let case = folder.path().join(format!("{when:?}-{round}"));
             fs::create_dir(&case).unwrap();
             let kept = case.join("kept");
-            let mut workers = network.workers(&case, &[]);
+            let mut workers = start_workers(&network, &case, &[]);
             let names = names(&workers);
             let mut command = job(&network, &names, text(&kept), text(&traces));
             let (answer, log) = (case.join("answer"), case.join("log"));
@@ -177,7 +175,7 @@ fn a_job_that_nobody_is_left_for_names_them_and_goes_on_when_there_is_somebody()
     let folder = tempfile::tempdir().unwrap();
     let traces = session(folder.path(), WINDOWS, 400);
     let kept = folder.path().join("kept");
-    let mut workers = network.workers(folder.path(), &[]);
+    let mut workers = start_workers(&network, folder.path(), &[]);
     let mut command = job(&network, &names(&workers), text(&kept), text(&traces));
     let mut running =
         Running::start(command.stdout(Stdio::null()), "coordinator", &folder.path().join("log"));
@@ -192,7 +190,7 @@ fn a_job_that_nobody_is_left_for_names_them_and_goes_on_when_there_is_somebody()
     let before = committed(&kept).len();
     let names = names(&workers);
     drop(workers);
-    let _workers = network.workers(folder.path(), &[]);
+    let _workers = start_workers(&network, folder.path(), &[]);
     let last = done(job(&network, &names, text(&kept), text(&traces)));
     assert_eq!(stdout(&last), stdout(&done(analyze(&[text(&traces)]))));
     assert!(

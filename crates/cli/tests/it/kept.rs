@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use testkit::Chunked;
+use testkit::s3::Server;
 
-use crate::copies::S3;
 use crate::process::{Running, THROUGHLINE, wait_for};
 use crate::read::{stderr, stdout};
 
@@ -67,27 +67,12 @@ fn a_job_of_a_thousand_chunks_that_is_killed_makes_no_committed_block_again() {
     assert_eq!(stdout(&again), stdout(&whole));
 }
 
-/// Every file below a folder, by its path from there.
-pub(crate) fn files(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder.join(below)).unwrap().map(Result::unwrap) {
-        let path = below.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => files(folder, &path, found),
-            false => found.push(path),
-        }
-    }
-}
-
 #[test]
 fn chunks_and_blocks_in_a_bucket_give_the_answer_of_those_in_a_folder() {
-    let Some(server) = S3::start() else { return };
+    let Some(server) = Server::start("127.0.0.1") else { return };
     let folder = tempfile::tempdir().unwrap();
     let traces = session(folder.path(), 12, 300);
-    let mut all = Vec::new();
-    files(&traces, Path::new(""), &mut all);
-    for path in &all {
-        server.put(&format!("fleet/{}", text(path)), &fs::read(traces.join(path)).unwrap());
-    }
+    let bytes = server.put_folder(&traces, "fleet");
     // Half a copy: what has no manifest is not read.
     server.put("fleet/host/other/archives/half/kernel/metadata", b"/* CTF 1.8 */");
     let local = done(analyze(&[text(&traces)]));
@@ -97,7 +82,6 @@ fn chunks_and_blocks_in_a_bucket_give_the_answer_of_those_in_a_folder() {
         command.args(["--cache", text(&cache), "--cache-size", size]).envs(server.environment());
         command
     };
-    let bytes: u64 = all.iter().map(|path| fs::metadata(traces.join(path)).unwrap().len()).sum();
     // Room for half of the chunks.
     let there = done(job(&format!("{}B", bytes / 2)));
     assert_eq!(stdout(&there), stdout(&local));

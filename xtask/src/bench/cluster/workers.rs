@@ -1,32 +1,35 @@
-//! Workers of a benchmark.
+//! Workers of a benchmark, and what processes say that they made.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use nix::sys::resource::{UsageWho, getrusage};
 
-/// A worker of one thread on the loopback interface; killed with this.
+/// What has processes say which blocks they make.
+pub(super) const TELL: (&str, &str) = ("RUST_LOG", "blocks=debug");
+
+/// A worker of one thread; killed with this.
 pub(super) struct Worker {
     child: Child,
     address: String,
+    log: PathBuf,
 }
 
 impl Worker {
-    /// Starts one and waits until it listens.
-    pub(super) fn start(binary: &Path) -> anyhow::Result<Self> {
-        let mut command = Command::new(binary);
-        command.args(["worker", "--listen", "127.0.0.1:0", "--threads", "1"]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    /// Starts one, whose standard error is its log, and waits until it listens.
+    pub(super) fn start(mut command: Command, log: &Path) -> anyhow::Result<Self> {
+        command.env(TELL.0, TELL.1).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().context("a worker")?;
         let stdout = child.stdout.take().context("a pipe")?;
         let first =
             BufReader::new(stdout).lines().next().context("a worker that says nothing")??;
         let Some(address) = first.strip_prefix("listening at ") else { bail!("{first}") };
         let address = address.to_owned();
-        Ok(Self { child, address })
+        Ok(Self { child, address, log: log.to_owned() })
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -43,12 +46,48 @@ impl Worker {
         self.child.wait()?;
         Ok(())
     }
+
+    /// What it has said that it did.
+    pub(super) fn deeds(&self) -> anyhow::Result<Deeds> {
+        Ok(Deeds::of(&fs::read_to_string(&self.log)?))
+    }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+}
+
+/// What a process says that it did, from its log.
+#[derive(Debug, Default)]
+pub(super) struct Deeds {
+    /// The blocks that it made, by name, as often as it did.
+    pub(super) made: Vec<String>,
+    /// The merges that it began.
+    pub(super) merges: Vec<String>,
+}
+
+impl Deeds {
+    pub(super) fn of(log: &str) -> Self {
+        let mut deeds = Self::default();
+        // A last line may be cut short by a kill.
+        for line in log.lines() {
+            let Some((_, rest)) = line.split_once("block=") else { continue };
+            let Some(name) = rest.split_whitespace().next() else { continue };
+            if line.contains(" merging ") {
+                deeds.merges.push(name.to_owned());
+            } else if line.contains(" made ") {
+                deeds.made.push(name.to_owned());
+            }
+        }
+        deeds
+    }
+
+    /// Whether it is in the midst of a merge.
+    pub(super) fn is_merging(&self) -> bool {
+        self.merges.iter().any(|merge| !self.made.contains(merge))
     }
 }
 

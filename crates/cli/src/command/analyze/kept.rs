@@ -1,5 +1,7 @@
 //! Analyses whose summaries are kept as blocks, of chunks that may be in buckets.
 
+#[cfg(feature = "cluster")]
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
@@ -28,6 +30,11 @@ pub(super) struct Args {
     #[cfg(feature = "cluster")]
     #[arg(long, value_name = "URL,…", value_delimiter = ',', requires = "blocks")]
     workers: Vec<cluster::Address>,
+    // The answer does not depend on it: `cargo xtask bench cluster` looks whether it does.
+    /// Into how many tasks the work is cut [default: one for each worker]
+    #[cfg(feature = "cluster")]
+    #[arg(long, value_name = "N", requires = "workers", hide = true)]
+    tasks: Option<NonZeroUsize>,
     #[command(flatten)]
     cache: CacheArgs,
 }
@@ -81,6 +88,10 @@ impl Args {
         #[cfg(feature = "cluster")]
         if !self.workers.is_empty() {
             let cluster = cluster::Cluster::new(&hands, self.workers.clone())?;
+            let cluster = match self.tasks {
+                Some(tasks) => cluster.with_tasks(tasks),
+                None => cluster,
+            };
             let answer = run(paths, &job, &hands, &cluster);
             cluster.absent().iter().for_each(|absent| complain(absent));
             return self.tell(answer?);

@@ -38,6 +38,14 @@ const NATS: [&[u8]; 4] = [
     b"-ERR 'Authorization Violation'\r\n",
 ];
 
+/// Small executables and libraries of Debian.
+const EXECUTABLES: [&str; 4] = [
+    "/usr/bin/true",
+    "/usr/bin/kill",
+    "/usr/lib/x86_64-linux-gnu/libdl.so.2",
+    "/usr/lib/x86_64-linux-gnu/libutil.so.1",
+];
+
 /// How to fuzz.
 #[derive(Args)]
 pub(crate) struct Fuzz {
@@ -123,6 +131,16 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
             fs::write(corpus.join(number.to_string()), said)?;
         }
         return Ok(NATS.len());
+    }
+    if target == "unwind" {
+        let mut count = 0;
+        for bytes in EXECUTABLES.iter().filter_map(|path| fs::read(path).ok()) {
+            if bytes.len() <= MAX_SEED_BYTES {
+                fs::write(corpus.join(count.to_string()), bytes)?;
+                count += 1;
+            }
+        }
+        return Ok(count);
     }
     if target == "task" {
         fs::write(corpus.join("0"), task()?)?;

@@ -1,0 +1,249 @@
+//! What an executable file says of where its code lies.
+
+use object::elf;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
+use object::{FileKind, NativeEndian, ReadRef};
+
+/// More program or section headers than any linker writes.
+const MAX_HEADERS: usize = 65_536;
+
+/// The longest build id that is kept; SHA-1, which linkers use, has 20 bytes.
+const MAX_BUILD_ID: usize = 64;
+
+/// The instruction set of code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Architecture {
+    /// AMD64.
+    X86_64,
+    /// 64-bit Arm.
+    Aarch64,
+}
+
+/// Why a file tells nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// Its first bytes are those of something else.
+    #[error("not an ELF file of 64 bits in this machine's byte order")]
+    NotElf,
+    /// It is for another machine.
+    #[error("ELF machine {0} is not supported")]
+    Machine(u16),
+    /// A part of it does not lie inside the file.
+    #[error("ELF {part}: {why}")]
+    Malformed {
+        /// Which part.
+        part: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// A stretch of the file that is loaded to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it lies in the file.
+    pub file_offset: u64,
+    /// How much of the file it is.
+    pub file_bytes: u64,
+    /// Its first address, before the loader moves it.
+    pub address: u64,
+    /// Whether it holds code.
+    pub is_executable: bool,
+    /// How much is mapped at least: a power of two.
+    page_bytes: u64,
+}
+
+/// A section, as far as it lies in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Section<'a> {
+    pub(crate) address: u64,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// An executable or shared library.
+#[derive(Debug, Clone)]
+pub struct Image<'a> {
+    architecture: Architecture,
+    segments: Vec<Segment>,
+    entry: Option<u64>,
+    build_id: Option<&'a [u8]>,
+    pub(crate) eh_frame: Option<Section<'a>>,
+    pub(crate) debug_frame: Option<Section<'a>>,
+    /// Where data and code of pointers in `.eh_frame` that are relative to them begin.
+    pub(crate) text: Option<u64>,
+    pub(crate) got: Option<u64>,
+}
+
+type Header = elf::FileHeader64<NativeEndian>;
+
+impl<'a> Image<'a> {
+    /// Reads the headers of an ELF file.
+    ///
+    /// # Errors
+    /// [`ImageError`]
+    pub fn parse(file: &'a [u8]) -> Result<Self, ImageError> {
+        if !matches!(FileKind::parse(file), Ok(FileKind::Elf64)) {
+            return Err(ImageError::NotElf);
+        }
+        let malformed = |part| {
+            move |error: object::Error| ImageError::Malformed { part, why: error.to_string() }
+        };
+        let header = Header::parse(file).map_err(malformed("header"))?;
+        let endian = header.endian().map_err(|_other_order| ImageError::NotElf)?;
+        let architecture = match header.e_machine(endian) {
+            elf::EM_X86_64 => Architecture::X86_64,
+            elf::EM_AARCH64 => Architecture::Aarch64,
+            other => return Err(ImageError::Machine(other)),
+        };
+        let programs =
+            header.program_headers(endian, file).map_err(malformed("program headers"))?;
+        let loaded =
+            programs.iter().take(MAX_HEADERS).filter(|it| it.p_type(endian) == elf::PT_LOAD);
+        let mut segments: Vec<Segment> = loaded
+            .map(|segment| Segment {
+                file_offset: segment.p_offset(endian),
+                file_bytes: segment.p_filesz(endian),
+                address: segment.p_vaddr(endian),
+                is_executable: segment.p_flags(endian) & elf::PF_X != 0,
+                page_bytes: page_bytes(segment.p_align(endian)),
+            })
+            .collect();
+        segments.sort_by_key(|segment| segment.file_offset);
+        let mut image = Self {
+            architecture,
+            segments,
+            entry: Some(header.e_entry(endian)).filter(|entry| *entry != 0),
+            build_id: None,
+            eh_frame: None,
+            debug_frame: None,
+            text: None,
+            got: None,
+        };
+        image.find_build_id(programs, endian, file);
+        // A file without section headers, or with broken ones, still runs.
+        if let Ok(sections) = header.sections(endian, file) {
+            image.find_sections(&sections, endian, file);
+        }
+        if image.eh_frame.is_none() {
+            image.eh_frame = image.frames_behind_index(programs, endian, file);
+        }
+        Ok(image)
+    }
+
+    /// For which machine.
+    #[must_use]
+    pub const fn architecture(&self) -> Architecture {
+        self.architecture
+    }
+
+    /// What is loaded, by place in the file.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The linker's name for the contents.
+    #[must_use]
+    pub const fn build_id(&self) -> Option<&'a [u8]> {
+        self.build_id
+    }
+
+    /// The address, before the loader moves it, of a byte of the file in a mapping of code. A mapping begins with a whole page,
+    /// so that also bytes before the segment are in it.
+    #[must_use]
+    pub fn code_address(&self, file_offset: u64) -> Option<u64> {
+        let mut code = self.segments.iter().filter(|segment| segment.is_executable);
+        let found = code.find(|segment| {
+            let begin = segment.file_offset & !(segment.page_bytes - 1);
+            file_offset >= begin
+                && file_offset < segment.file_offset.saturating_add(segment.file_bytes)
+        })?;
+        Some(found.address.wrapping_sub(found.file_offset).wrapping_add(file_offset))
+    }
+
+    /// Where a program begins.
+    pub(crate) const fn entry(&self) -> Option<u64> {
+        self.entry
+    }
+
+    /// Whether code lies at an address.
+    #[must_use]
+    pub(crate) fn is_code(&self, address: u64) -> bool {
+        let mut code = self.segments.iter().filter(|segment| segment.is_executable);
+        code.any(|it| address >= it.address && address - it.address < it.file_bytes)
+    }
+
+    fn find_build_id(
+        &mut self,
+        programs: &[elf::ProgramHeader64<NativeEndian>],
+        endian: NativeEndian,
+        file: &'a [u8],
+    ) {
+        for program in programs.iter().take(MAX_HEADERS) {
+            let Ok(Some(mut notes)) = program.notes(endian, file) else { continue };
+            while let Ok(Some(note)) = notes.next() {
+                if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
+                    let id = note.desc();
+                    if !id.is_empty() && id.len() <= MAX_BUILD_ID {
+                        self.build_id = Some(id);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn find_sections(
+        &mut self,
+        sections: &SectionTable<'a, Header>,
+        endian: NativeEndian,
+        file: &'a [u8],
+    ) {
+        for section in sections.iter().take(MAX_HEADERS) {
+            let Ok(name) = sections.section_name(endian, section) else { continue };
+            let address = section.sh_addr(endian);
+            let is_plain = section.sh_flags(endian) & u64::from(elf::SHF_COMPRESSED) == 0;
+            let contents = || {
+                let bytes = section.data(endian, file).ok().filter(|bytes| !bytes.is_empty())?;
+                Some(Section { address, bytes })
+            };
+            match name {
+                b".eh_frame" if is_plain => self.eh_frame = contents(),
+                b".debug_frame" if is_plain => self.debug_frame = contents(),
+                b".text" => self.text = Some(address),
+                b".got" => self.got = Some(address),
+                _ => {}
+            }
+        }
+    }
+
+    /// `.eh_frame` of a file without section headers: `.eh_frame_hdr`, which the loader needs, begins with a pointer to it.
+    fn frames_behind_index(
+        &self,
+        programs: &[elf::ProgramHeader64<NativeEndian>],
+        endian: NativeEndian,
+        file: &'a [u8],
+    ) -> Option<Section<'a>> {
+        let index = programs.iter().find(|it| it.p_type(endian) == elf::PT_GNU_EH_FRAME)?;
+        let header = index.data(endian, file).ok()?;
+        let parsed = gimli::EhFrameHdr::new(header, gimli::NativeEndian);
+        let bases = gimli::BaseAddresses::default().set_eh_frame_hdr(index.p_vaddr(endian));
+        let gimli::Pointer::Direct(address) = parsed.parse(&bases, 8).ok()?.eh_frame_ptr() else {
+            return None;
+        };
+        let segment = self.segments.iter().find(|segment| {
+            address >= segment.address && address - segment.address < segment.file_bytes
+        })?;
+        let inside = address - segment.address;
+        let bytes =
+            file.read_bytes_at(segment.file_offset + inside, segment.file_bytes - inside).ok()?;
+        Some(Section { address, bytes })
+    }
+}
+
+/// A loader maps whole pages; no machine's are larger than 64 KiB.
+fn page_bytes(alignment: u64) -> u64 {
+    const LARGEST: u64 = 64 << 10;
+    if alignment.is_power_of_two() { alignment.min(LARGEST) } else { 1 }
+}

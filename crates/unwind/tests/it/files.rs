@@ -1,0 +1,130 @@
+//! Tables of the files of this machine.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, NativeEndian, RegisterRule, UnwindContext,
+    UnwindSection, X86_64,
+};
+use object::{Object, ObjectSection};
+use unwind::{Cfa, Image, Rule, Table};
+
+/// The files that this process has mapped: its own, the loader and the C library.
+pub(crate) fn mapped() -> BTreeSet<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let paths = maps.lines().filter(|line| line.contains(" r-xp ")).filter_map(|line| {
+        let path = line.split_whitespace().nth(5)?;
+        path.starts_with('/').then(|| PathBuf::from(path))
+    });
+    paths.collect()
+}
+
+/// What the row says must be what the file says, at the first and the last byte of each of its stretches of code.
+fn check(bytes: &[u8]) -> (usize, usize) {
+    let image = Image::parse(bytes).unwrap();
+    let (table, left) = Table::of(&image).unwrap();
+    assert_eq!((left.functions, left.is_cut), (0, false));
+    let file = object::File::parse(bytes).unwrap();
+    let section = file.section_by_name(".eh_frame").unwrap();
+    let frames = EhFrame::new(section.data().unwrap(), NativeEndian);
+    let bases = BaseAddresses::default().set_eh_frame(section.address());
+    let (mut entries, mut context) = (frames.entries(&bases), UnwindContext::new());
+    let (mut exact, mut left_out) = (0, 0);
+    while let Some(entry) = entries.next().unwrap() {
+        let CieOrFde::Fde(function) = entry else { continue };
+        let function = function.parse(EhFrame::cie_from_offset).unwrap();
+        let mut rows = function.rows(&frames, &bases, &mut context).unwrap();
+        while let Some(row) = rows.next_row().unwrap() {
+            let (first, last) = (row.start_address(), row.end_address() - 1);
+            if row.start_address() >= row.end_address() || function.is_signal_trampoline() {
+                continue;
+            }
+            let rule = table.find(first);
+            assert_eq!(rule, table.find(last), "{first:#x}");
+            if row.register(X86_64::RA) == Some(RegisterRule::Undefined) {
+                assert_eq!(rule, Rule::OUTERMOST);
+                continue;
+            }
+            let expected = match row.cfa() {
+                CfaRule::RegisterAndOffset { register: X86_64::RSP, offset } => {
+                    u32::try_from(*offset).map_or(Cfa::Unknown, Cfa::StackPointer)
+                }
+                CfaRule::RegisterAndOffset { register: X86_64::RBP, offset } => {
+                    u32::try_from(*offset).map_or(Cfa::Unknown, Cfa::FramePointer)
+                }
+                _ => Cfa::Unknown,
+            };
+            let saved = match row.register(X86_64::RBP) {
+                Some(RegisterRule::Offset(below)) => u32::try_from(-below).ok(),
+                _ => None,
+            };
+            match rule.cfa() {
+                Cfa::LinkageTable | Cfa::AtStackPointer(_) | Cfa::BelowFramePointer(_) => {
+                    assert!(matches!(row.cfa(), CfaRule::Expression(_)));
+                }
+                Cfa::Unknown => left_out += 1,
+                cfa => {
+                    assert_eq!((cfa, rule.saved()), (expected, saved), "{first:#x}");
+                    exact += 1;
+                }
+            }
+        }
+    }
+    (exact, left_out)
+}
+
+#[test]
+fn rows_say_what_the_files_say() {
+    if !cfg!(target_arch = "x86_64") {
+        testkit::skip("the rows are compared with what x86-64 files say");
+        return;
+    }
+    let mut total = 0;
+    for path in mapped() {
+        let bytes = fs::read(&path).unwrap();
+        let (exact, left_out) = check(&bytes);
+        assert!(exact > 100, "{}: {exact}", path.display());
+        // Functions written by hand, and those that keep their frame in other registers.
+        assert!(left_out * 100 < exact, "{}: {left_out} of {exact}", path.display());
+        total += exact;
+    }
+    assert!(total > 10_000, "{total}");
+}
+
+#[test]
+fn a_file_without_section_headers_has_the_same_rows() {
+    let mut bytes = fs::read(std::env::current_exe().unwrap()).unwrap();
+    let (whole, _) = Table::of(&Image::parse(&bytes).unwrap()).unwrap();
+    // e_shoff, e_shnum and e_shstrndx of Elf64_Ehdr.
+    bytes[40..48].fill(0);
+    bytes[60..64].fill(0);
+    let image = Image::parse(&bytes).unwrap();
+    assert!(image.build_id().is_some());
+    let (found, left) = Table::of(&image).unwrap();
+    assert_eq!(left.functions, 0);
+    assert!(found == whole, "{} rows and {}", found.len(), whole.len());
+}
+
+#[test]
+fn a_file_cut_anywhere_is_an_error_or_a_smaller_table() {
+    let bytes = fs::read(
+        mapped()
+            .into_iter()
+            .find(|it| it.ends_with("libgcc_s.so.1"))
+            .unwrap_or_else(|| std::env::current_exe().unwrap()),
+    )
+    .unwrap();
+    let (whole, _) = Table::of(&Image::parse(&bytes).unwrap()).unwrap();
+    for part in 0..200 {
+        let cut = &bytes[..bytes.len() * part / 200];
+        if let Ok(image) = Image::parse(cut)
+            && let Ok((table, _)) = Table::of(&image)
+        {
+            assert!(table.len() <= whole.len() + 1);
+        }
+    }
+    assert!(Image::parse(b"").is_err());
+    assert!(Image::parse(b"#!/bin/sh\n").is_err());
+}

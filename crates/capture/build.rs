@@ -6,7 +6,7 @@ use std::process::{Command, exit};
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCE: &str = "bpf/kernel.bpf.c";
+const PROGRAMS: [&str; 2] = ["kernel", "profile"];
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");
@@ -16,14 +16,17 @@ fn main() {
         fail(&format!("the eBPF programs need the C compiler `{clang}`: apt install clang"));
     }
     let Some(out) = env::var_os("OUT_DIR") else { fail("OUT_DIR is not set") };
-    let skeleton = PathBuf::from(out).join("kernel.skel.rs");
-    let built = SkeletonBuilder::new()
-        .source(SOURCE)
-        .clang(clang)
-        .clang_args(["-Wall", "-Werror"])
-        .build_and_generate(&skeleton);
-    if let Err(error) = built {
-        fail(&format!("{SOURCE}: {error:?}"));
+    for name in PROGRAMS {
+        let source = format!("bpf/{name}.bpf.c");
+        let skeleton = PathBuf::from(&out).join(format!("{name}.skel.rs"));
+        let built = SkeletonBuilder::new()
+            .source(&source)
+            .clang(&clang)
+            .clang_args(["-Wall", "-Werror"])
+            .build_and_generate(&skeleton);
+        if let Err(error) = built {
+            fail(&format!("{source}: {error:?}"));
+        }
     }
 }
 

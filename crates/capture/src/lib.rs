@@ -1,4 +1,4 @@
-//! Kernel tracing by eBPF, written as CTF with LTTng's names.
+//! By eBPF: kernel tracing, written as CTF with LTTng's names ([`kernel`]), and samples of who runs with whole stacks ([`profile`]).
 //!
 //! What comes out of [`kernel::run`]: one CTF stream per CPU in time order, cut into rotation chunks that can each be
 //! read alone, in a local folder or streamed to a relay. What stays the caller's: being root, telling when to stop,
@@ -13,5 +13,6 @@
 
 mod error;
 pub mod kernel;
+pub mod profile;
 
 pub use error::{Error, Result};

@@ -78,11 +78,11 @@ pub struct Image<'a> {
 type Header = elf::FileHeader64<NativeEndian>;
 
 impl<'a> Image<'a> {
-    /// Reads the headers of an ELF file.
+    /// Reads the headers of an ELF file: bytes, or [`object::ReadCache`], which reads of a file what is asked for.
     ///
     /// # Errors
     /// [`ImageError`]
-    pub fn parse(file: &'a [u8]) -> Result<Self, ImageError> {
+    pub fn parse<R: ReadRef<'a>>(file: R) -> Result<Self, ImageError> {
         if !matches!(FileKind::parse(file), Ok(FileKind::Elf64)) {
             return Err(ImageError::NotElf);
         }
@@ -149,17 +149,10 @@ impl<'a> Image<'a> {
         self.build_id
     }
 
-    /// The address, before the loader moves it, of a byte of the file in a mapping of code. A mapping begins with a whole page,
-    /// so that also bytes before the segment are in it.
+    /// [`code_address`] in this file.
     #[must_use]
     pub fn code_address(&self, file_offset: u64) -> Option<u64> {
-        let mut code = self.segments.iter().filter(|segment| segment.is_executable);
-        let found = code.find(|segment| {
-            let begin = segment.file_offset & !(segment.page_bytes - 1);
-            file_offset >= begin
-                && file_offset < segment.file_offset.saturating_add(segment.file_bytes)
-        })?;
-        Some(found.address.wrapping_sub(found.file_offset).wrapping_add(file_offset))
+        code_address(&self.segments, file_offset)
     }
 
     /// Where a program begins.
@@ -174,11 +167,11 @@ impl<'a> Image<'a> {
         code.any(|it| address >= it.address && address - it.address < it.file_bytes)
     }
 
-    fn find_build_id(
+    fn find_build_id<R: ReadRef<'a>>(
         &mut self,
         programs: &[elf::ProgramHeader64<NativeEndian>],
         endian: NativeEndian,
-        file: &'a [u8],
+        file: R,
     ) {
         for program in programs.iter().take(MAX_HEADERS) {
             let Ok(Some(mut notes)) = program.notes(endian, file) else { continue };
@@ -194,11 +187,11 @@ impl<'a> Image<'a> {
         }
     }
 
-    fn find_sections(
+    fn find_sections<R: ReadRef<'a>>(
         &mut self,
-        sections: &SectionTable<'a, Header>,
+        sections: &SectionTable<'a, Header, R>,
         endian: NativeEndian,
-        file: &'a [u8],
+        file: R,
     ) {
         for section in sections.iter().take(MAX_HEADERS) {
             let Ok(name) = sections.section_name(endian, section) else { continue };
@@ -219,11 +212,11 @@ impl<'a> Image<'a> {
     }
 
     /// `.eh_frame` of a file without section headers: `.eh_frame_hdr`, which the loader needs, begins with a pointer to it.
-    fn frames_behind_index(
+    fn frames_behind_index<R: ReadRef<'a>>(
         &self,
         programs: &[elf::ProgramHeader64<NativeEndian>],
         endian: NativeEndian,
-        file: &'a [u8],
+        file: R,
     ) -> Option<Section<'a>> {
         let index = programs.iter().find(|it| it.p_type(endian) == elf::PT_GNU_EH_FRAME)?;
         let header = index.data(endian, file).ok()?;
@@ -246,4 +239,16 @@ impl<'a> Image<'a> {
 fn page_bytes(alignment: u64) -> u64 {
     const LARGEST: u64 = 64 << 10;
     if alignment.is_power_of_two() { alignment.min(LARGEST) } else { 1 }
+}
+
+/// The address, before the loader moves it, of a byte of a file in a mapping of code. A mapping begins with a whole page, so that also
+/// bytes before the segment are in it.
+#[must_use]
+pub fn code_address(segments: &[Segment], file_offset: u64) -> Option<u64> {
+    let mut code = segments.iter().filter(|segment| segment.is_executable);
+    let found = code.find(|segment| {
+        let begin = segment.file_offset & !(segment.page_bytes - 1);
+        file_offset >= begin && file_offset < segment.file_offset.saturating_add(segment.file_bytes)
+    })?;
+    Some(found.address.wrapping_sub(found.file_offset).wrapping_add(file_offset))
 }

@@ -17,6 +17,6 @@ mod table;
 pub mod walk;
 
 pub use build::{Left, MAX_ROWS, TableError};
-pub use image::{Architecture, Image, ImageError, Segment};
+pub use image::{Architecture, Image, ImageError, Segment, code_address};
 pub use rule::{Cfa, Rule};
 pub use table::Table;

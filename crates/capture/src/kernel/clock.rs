@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 const OFFSET_SAMPLES: usize = 64;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`.
-pub(super) fn monotonic_ns() -> u64 {
+pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
 

@@ -12,7 +12,7 @@
 
 mod address;
 mod calls;
-mod clock;
+pub(crate) mod clock;
 mod delivery;
 mod devices;
 mod dumper;

@@ -4,5 +4,6 @@
 mod content;
 mod counts;
 mod devices;
+mod profile;
 mod relays;
 mod support;

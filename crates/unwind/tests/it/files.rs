@@ -96,11 +96,11 @@ fn rows_say_what_the_files_say() {
 #[test]
 fn a_file_without_section_headers_has_the_same_rows() {
     let mut bytes = fs::read(std::env::current_exe().unwrap()).unwrap();
-    let (whole, _) = Table::of(&Image::parse(&bytes).unwrap()).unwrap();
+    let (whole, _) = Table::of(&Image::parse(&*bytes).unwrap()).unwrap();
     // e_shoff, e_shnum and e_shstrndx of Elf64_Ehdr.
     bytes[40..48].fill(0);
     bytes[60..64].fill(0);
-    let image = Image::parse(&bytes).unwrap();
+    let image = Image::parse(&*bytes).unwrap();
     assert!(image.build_id().is_some());
     let (found, left) = Table::of(&image).unwrap();
     assert_eq!(left.functions, 0);
@@ -116,7 +116,7 @@ fn a_file_cut_anywhere_is_an_error_or_a_smaller_table() {
             .unwrap_or_else(|| std::env::current_exe().unwrap()),
     )
     .unwrap();
-    let (whole, _) = Table::of(&Image::parse(&bytes).unwrap()).unwrap();
+    let (whole, _) = Table::of(&Image::parse(&*bytes).unwrap()).unwrap();
     for part in 0..200 {
         let cut = &bytes[..bytes.len() * part / 200];
         if let Ok(image) = Image::parse(cut)
@@ -125,6 +125,6 @@ fn a_file_cut_anywhere_is_an_error_or_a_smaller_table() {
             assert!(table.len() <= whole.len() + 1);
         }
     }
-    assert!(Image::parse(b"").is_err());
-    assert!(Image::parse(b"#!/bin/sh\n").is_err());
+    assert!(Image::parse(&b""[..]).is_err());
+    assert!(Image::parse(&b"#!/bin/sh\n"[..]).is_err());
 }

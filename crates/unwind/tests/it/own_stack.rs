@@ -37,7 +37,7 @@ fn code() -> Vec<Mapped> {
         } else {
             return None;
         }
-        let image = Image::parse(&bytes).ok()?;
+        let image = Image::parse(&*bytes).ok()?;
         let (table, _) = Table::of(&image).ok()?;
         let moved_by = begin.wrapping_sub(image.code_address(offset)?);
         Some(Mapped { begin, end, moved_by, table })

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0
+/* Samples of who runs, with the whole stack: the user half is walked here, by rows that user space has worked out of each file's
+ * call frame information. `crates/unwind` takes the same steps; its `rule.rs` tells the bits of a rule. */
+#include "types.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "sample.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+const volatile __s32 own_tgid;
+const volatile __u64 period_ns = 1;
+/* Only samples of this process and those it starts (which user space lists), or of all. */
+const volatile bool only_listed;
+
+struct sampling sampling[CPUS];
+
+/* How many more stacks may be copied, for all CPUs; user space refills it. */
+__s64 stack_quota;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} samples SEC(".maps");
+
+struct blocks {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_INNER_MAP);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct block));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__array(values, struct blocks);
+} tables SEC(".maps");
+
+struct mappings {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_INNER_MAP);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct mapping));
+};
+
+/* When a process last began another program, or ended, by its id: what is known of its code is of before. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __s32);
+	__type(value, __u64);
+} changed SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(max_entries, 32768);
+	__type(key, __s32);
+	__array(values, struct mappings);
+} processes SEC(".maps");
+
+/* The processes to sample when not all are. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __s32);
+	__type(value, __u8);
+} listed SEC(".maps");
+
+#define FRAME_BYTES (MAX_USER_FRAMES * sizeof(__u64))
+#define KERNEL_BYTES (MAX_KERNEL_FRAMES * sizeof(__u64))
+
+/* Where a walk stands. It lies in a map, so that the verifier knows nothing of the numbers: every round then is like the
+ * one before for it, also those of a search. */
+struct walk {
+	__u64 pc;
+	__u64 sp;
+	__u64 fp;
+	struct mapping mapping; /* of the last frame */
+	__u32 low;
+	__u32 high;
+	__u8 is_exact; /* `pc` is the next instruction to run, and not the one behind a call */
+};
+
+struct scratch {
+	struct walk walk;
+	struct sample_head head;
+	char body[FRAME_BYTES + KERNEL_BYTES + MAX_STACK_BYTES];
+};
+
+/* A buffer for each kind of program, because one may interrupt another. */
+enum { CLOCK_SCRATCH, SCRATCHES };
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCHES);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
+/* The registers that an interrupt gives: arch/x86/include/uapi/asm/ptrace.h. */
+struct interrupted {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+};
+
+struct bpf_perf_event_data {
+	struct interrupted regs;
+	__u64 sample_period;
+	__u64 addr;
+};
+
+#define USER_CODE_SEGMENT 0x33 /* of 64-bit processes: __USER_CS */
+
+/* Finds the mapping of an address; whether there is one. */
+static __always_inline __u8 find_mapping(struct walk *walk, __s32 tgid, __u64 at)
+{
+	struct mapping *first, *found;
+	__u32 index = 0;
+	__u64 *changed_ns;
+	void *mappings;
+	if (at - walk->mapping.begin < walk->mapping.end - walk->mapping.begin)
+		return END_NONE;
+	mappings = bpf_map_lookup_elem(&processes, &tgid);
+	first = mappings ? bpf_map_lookup_elem(mappings, &index) : 0;
+	if (!first)
+		return END_NO_PROCESS;
+	changed_ns = bpf_map_lookup_elem(&changed, &tgid);
+	if (changed_ns && *changed_ns > first->end)
+		return END_NO_PROCESS;
+	walk->low = 1;
+	walk->high = first->begin + 1;
+	for (int i = 0; i < 13; i++) { /* log2 MAX_MAPPINGS, and one */
+		__u32 low = walk->low, high = walk->high;
+		if (low >= high)
+			break;
+		index = low + (high - low) / 2;
+		found = bpf_map_lookup_elem(mappings, &index);
+		if (!found)
+			return END_NO_MAPPING;
+		if (found->begin <= at)
+			walk->low = index + 1;
+		else
+			walk->high = index;
+	}
+	index = walk->low - 1;
+	found = index ? bpf_map_lookup_elem(mappings, &index) : 0;
+	if (!found || at >= found->end)
+		return END_NO_MAPPING;
+	walk->mapping = *found;
+	return END_NONE;
+}
+
+/* The rule of an address in the last mapping; 0 when there is none. */
+static __always_inline __u32 find_rule(struct walk *walk, __u64 at)
+{
+	__u64 start = at - walk->mapping.moved_by - walk->mapping.base;
+	__u32 table = walk->mapping.table, index;
+	struct block *block;
+	void *blocks;
+	if (!table) /* frame pointers: 16 bytes above the frame pointer, which is saved there */
+		return 3 | 2 << 3 | 2 << 18;
+	blocks = bpf_map_lookup_elem(&tables, &table);
+	if (!blocks || start >> 32)
+		return 0;
+	walk->low = 0;
+	walk->high = walk->mapping.blocks;
+	for (int i = 0; i < 18; i++) { /* log2 of the most blocks, and one */
+		__u32 low = walk->low, high = walk->high;
+		if (low >= high)
+			break;
+		index = low + (high - low) / 2;
+		block = bpf_map_lookup_elem(blocks, &index);
+		if (!block)
+			return 0;
+		if (block->start[0] <= start)
+			walk->low = index + 1;
+		else
+			walk->high = index;
+	}
+	index = walk->low - 1;
+	block = bpf_map_lookup_elem(blocks, &index);
+	if (!block)
+		return 0;
+	walk->low = 0;
+	for (__u32 half = BLOCK_ROWS / 2; half; half /= 2) {
+		index = (walk->low + half) & (BLOCK_ROWS - 1);
+		if (block->start[index] <= start)
+			walk->low = index;
+	}
+	return block->rule[walk->low & (BLOCK_ROWS - 1)];
+}
+
+static __always_inline bool word(__u64 *to, __u64 address)
+{
+	return !bpf_probe_read_user(to, sizeof(*to), (void *)address);
+}
+
+/* Goes to the caller: `crates/unwind/src/walk.rs`. */
+static __always_inline __u8 step(struct walk *walk, __u32 rule)
+{
+	const __u64 SIGNAL_FP = 80, SIGNAL_SP = 120, SIGNAL_PC = 128;
+	__u64 offset = (rule >> 3 & 0x7fff) * 8, saved = (rule >> 18 & 0x1fff) * 8;
+	__u64 sp = walk->sp, fp = walk->fp, cfa, pc;
+	bool may_be_level = walk->is_exact;
+	switch (rule & 7) {
+	case 0:
+		return END_NO_RULE;
+	case 1:
+		return END_ROOT;
+	case 2:
+		cfa = sp + offset;
+		break;
+	case 3:
+		cfa = fp + offset;
+		break;
+	case 4:
+		if (!word(&cfa, sp + offset))
+			return END_NO_MEMORY;
+		cfa += 8;
+		break;
+	case 5:
+		if (!word(&cfa, fp - offset))
+			return END_NO_MEMORY;
+		break;
+	case 6:
+		cfa = sp + ((walk->pc & 15) >= 11 ? 16 : 8);
+		break;
+	default:
+		sp += offset;
+		if (!word(&walk->pc, sp + SIGNAL_PC) || !word(&walk->fp, sp + SIGNAL_FP) || !word(&walk->sp, sp + SIGNAL_SP))
+			return END_NO_MEMORY;
+		walk->is_exact = 1;
+		return END_NONE;
+	}
+	if (cfa < sp || (cfa == sp && !may_be_level))
+		return END_LOOP;
+	if ((rule & 7) == 5) {
+		if (!word(&fp, fp))
+			return END_NO_MEMORY;
+	} else if (saved) {
+		if (!word(&fp, cfa - saved))
+			return END_NO_MEMORY;
+	}
+	if (!word(&pc, cfa - 8))
+		return END_NO_MEMORY;
+	if (!pc)
+		return END_ROOT;
+	walk->pc = pc;
+	walk->sp = cfa;
+	walk->fp = fp;
+	walk->is_exact = 0;
+	return END_NONE;
+}
+
+struct round {
+	struct scratch *s;
+};
+
+static long walk_frame(__u32 number, struct round *round)
+{
+	struct scratch *s = round->s;
+	struct walk *walk = &s->walk;
+	__u64 at = walk->pc - !walk->is_exact;
+	__u8 end;
+	if (number >= MAX_USER_FRAMES)
+		return 1;
+	((__u64 *)s->body)[number & (MAX_USER_FRAMES - 1)] = at;
+	s->head.user_frames = number + 1;
+	end = find_mapping(walk, s->head.tgid, at);
+	if (!end)
+		end = step(walk, find_rule(walk, at));
+	s->head.end = end;
+	return end != END_NONE;
+}
+
+/* Copies what there is of the user stack behind `at` of the body. */
+static __always_inline __u32 copy_stack(struct scratch *s, __u32 at, struct sampling *cpu)
+{
+	__u64 sp = s->head.sp;
+	__u32 copied = 0;
+	barrier_var(at);
+	if (at > FRAME_BYTES + KERNEL_BYTES)
+		return 0;
+	if (__sync_fetch_and_add(&stack_quota, -1) <= 0) {
+		cpu->stacks_kept_back++;
+		return 0;
+	}
+	cpu->stacks++;
+	/* A read fails as a whole where the stack ends inside of it. */
+#pragma unroll
+	for (__u32 bytes = MAX_STACK_BYTES; bytes >= 256; bytes /= 2) {
+		__u32 to = copied;
+		barrier_var(to);
+		if (to > MAX_STACK_BYTES - bytes)
+			continue;
+		if (!bpf_probe_read_user(s->body + at + to, bytes, (void *)(sp + to)))
+			copied = to + bytes;
+	}
+	return copied;
+}
+
+static __always_inline void emit(struct scratch *s, __u32 body_bytes, struct sampling *cpu)
+{
+	const __u64 WAKE_BYTES = 1 << 20;
+	__u64 bytes = sizeof(s->head) + body_bytes, flags = BPF_RB_NO_WAKEUP;
+	barrier_var(bytes);
+	if (bytes > sizeof(s->head) + sizeof(s->body))
+		return;
+	cpu->bytes_unwoken += bytes;
+	if (cpu->bytes_unwoken >= WAKE_BYTES) {
+		cpu->bytes_unwoken = 0;
+		flags = BPF_RB_FORCE_WAKEUP;
+	}
+	if (bpf_ringbuf_output(&samples, &s->head, bytes, flags))
+		cpu->no_room++;
+	else
+		cpu->sent++;
+}
+
+SEC("perf_event")
+int on_clock(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct sampling *cpu = &sampling[bpf_get_smp_processor_id() & (CPUS - 1)];
+	__u32 which = CLOCK_SCRATCH, at = 0;
+	__s32 tgid = task->tgid;
+	struct scratch *s;
+	long kernel_bytes;
+	cpu->runs++;
+	if (task->pid == 0) {
+		cpu->idle++;
+		return 0;
+	}
+	if (only_listed && !bpf_map_lookup_elem(&listed, &tgid)) {
+		cpu->unlisted++;
+		return 0;
+	}
+	s = bpf_map_lookup_elem(&scratches, &which);
+	if (!s)
+		return 0;
+	s->head.time_ns = bpf_ktime_get_ns();
+	s->head.process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	s->head.weight_ns = period_ns;
+	s->head.cgroup = bpf_get_current_cgroup_id();
+	s->head.tid = task->pid;
+	s->head.tgid = tgid;
+	s->head.cpu = bpf_get_smp_processor_id();
+	s->head.user_frames = 0;
+	s->head.stack_bytes = 0;
+	s->head.end = END_NONE;
+	s->head.off_cpu = 0;
+	s->head.unused = 0;
+	s->head.pc = s->head.sp = s->head.fp = 0;
+	bpf_get_current_comm(s->head.comm, sizeof(s->head.comm));
+	if (task->mm) {
+		__u64 segment;
+		if (ctx->regs.cs & 3) {
+			s->head.pc = ctx->regs.ip;
+			s->head.sp = ctx->regs.sp;
+			s->head.fp = ctx->regs.bp;
+			segment = ctx->regs.cs;
+		} else {
+			struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+			s->head.pc = BPF_CORE_READ(regs, ip);
+			s->head.sp = BPF_CORE_READ(regs, sp);
+			s->head.fp = BPF_CORE_READ(regs, bp);
+			segment = BPF_CORE_READ(regs, cs);
+		}
+		s->head.end = END_NOT_64_BIT;
+		if (segment == USER_CODE_SEGMENT) {
+			struct round round = { .s = s };
+			s->walk.pc = s->head.pc;
+			s->walk.sp = s->head.sp;
+			s->walk.fp = s->head.fp;
+			s->walk.mapping.begin = s->walk.mapping.end = 0;
+			s->walk.is_exact = 1;
+			bpf_loop(MAX_USER_FRAMES, walk_frame, &round, 0);
+			if (s->head.end == END_NONE)
+				s->head.end = END_TOO_DEEP;
+		}
+		at = s->head.user_frames * sizeof(__u64);
+	}
+	barrier_var(at);
+	if (at > FRAME_BYTES)
+		return 0;
+	kernel_bytes = bpf_get_stack(ctx, s->body + at, KERNEL_BYTES, 0);
+	if (kernel_bytes < 0 || kernel_bytes > KERNEL_BYTES)
+		kernel_bytes = 0;
+	s->head.kernel_frames = kernel_bytes / sizeof(__u64);
+	at += kernel_bytes;
+	if (s->head.end == END_NO_PROCESS || s->head.end == END_NO_MAPPING) {
+		s->head.stack_bytes = copy_stack(s, at, cpu);
+		at += s->head.stack_bytes;
+	}
+	emit(s, at, cpu);
+	return 0;
+}
+
+static __always_inline void change(__s32 tgid)
+{
+	__u64 now = bpf_ktime_get_ns();
+	bpf_map_update_elem(&changed, &tgid, &now, BPF_ANY);
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *task)
+{
+	change(task->tgid);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	if (BPF_CORE_READ(task, signal, live.counter) == 0)
+		change(task->tgid);
+	return 0;
+}
+
+/* A process that is sampled because it is listed has its children sampled, too. */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__s32 from = parent->tgid, to = child->tgid;
+	__u8 yes = 1;
+	if (only_listed && from != to && bpf_map_lookup_elem(&listed, &from))
+		bpf_map_update_elem(&listed, &to, &yes, BPF_ANY);
+	return 0;
+}

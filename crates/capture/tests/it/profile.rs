@@ -1,0 +1,160 @@
+//! Samples of real programs.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use capture::profile::{self, Config, Report, Sample, StackEnd};
+use model::Pid;
+
+use crate::support::{are_installed, can_trace, wait_for};
+
+/// Spends its time below so many calls, in a program without frame pointers.
+const DEEP: &str = r"
+#include <stdlib.h>
+static volatile unsigned sink;
+__attribute__((noinline)) static unsigned leaf(unsigned n) { unsigned s = n; for (int i = 0; i < 20000; i++) s = s * 31 + i; return s; }
+__attribute__((noinline)) unsigned odd(unsigned n);
+__attribute__((noinline)) unsigned even(unsigned n) { volatile char pad[40]; pad[n % 40] = 1; unsigned r = n ? odd(n - 1) : leaf(n); return r + pad[0]; }
+__attribute__((noinline)) unsigned odd(unsigned n) { volatile char pad[104]; pad[n % 104] = 1; unsigned r = n ? even(n - 1) : leaf(n); return r + pad[0]; }
+int main(int c, char **v) { unsigned depth = atoi(v[1]); for (;;) sink += even(depth); }
+";
+
+fn compiled(folder: &Path, name: &str, source: &str) -> PathBuf {
+    let (text, program) = (folder.join(format!("{name}.c")), folder.join(name));
+    fs::write(&text, source).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-w", "-o"]);
+    assert!(compiler.arg(&program).arg(&text).status().unwrap().success());
+    program
+}
+
+/// A program that is ended with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(program: &Path, arguments: &[&str]) -> Self {
+        Self(Command::new(program).args(arguments).spawn().unwrap())
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::new(self.0.id().cast_signed())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A sampling on a thread of its own.
+struct Sampling {
+    stop: Arc<AtomicBool>,
+    taken: Arc<AtomicUsize>,
+    thread: JoinHandle<(Report, Vec<Sample>)>,
+}
+
+impl Sampling {
+    fn start(config: Config) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&taken);
+        let (says, started) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let mut samples = Vec::new();
+            let started = || says.send(()).unwrap();
+            let report = profile::sample(&config, &seen, started, |sample| {
+                samples.push(sample);
+                count.store(samples.len(), Ordering::Relaxed);
+            });
+            (report.unwrap(), samples)
+        });
+        started.recv().unwrap();
+        Self { stop, taken, thread }
+    }
+
+    /// Waits for so many samples.
+    fn wait(&self, samples: usize) {
+        wait_for("samples", || self.taken.load(Ordering::Relaxed) >= samples);
+    }
+
+    fn finish(self) -> (Report, Vec<Sample>) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+fn config(processes: Option<Vec<Pid>>) -> Config {
+    Config { frequency_hz: 397, processes, duration: None }
+}
+
+/// What every sampling must come to.
+fn is_conserved(report: &Report, samples: &[Sample]) {
+    let Report { counts, .. } = report;
+    assert_eq!(
+        counts.runs,
+        counts.idle + counts.unlisted + counts.sent + counts.no_room,
+        "{report:?}"
+    );
+    let given = samples.len() as u64;
+    assert_eq!(
+        (report.samples, report.samples + report.no_room),
+        (given, counts.sent),
+        "{report:?}"
+    );
+    assert_eq!((report.malformed, report.changes_lost), (0, 0), "{report:?}");
+}
+
+#[test]
+fn stacks_without_frame_pointers_are_walked_to_their_root() {
+    if !can_trace() || !are_installed(&["cc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "deep", DEEP);
+    for depth in [10_usize, 300, 900] {
+        let running = Running::start(&program, &[&depth.to_string()]);
+        let sampling = Sampling::start(config(Some(vec![running.pid()])));
+        sampling.wait(200);
+        let (report, samples) = sampling.finish();
+        is_conserved(&report, &samples);
+        let whole = samples.iter().filter(|it| it.end == StackEnd::Root).count();
+        assert!(whole * 1000 >= samples.len() * 999, "{depth}: {whole} of {}", samples.len());
+        // Nearly all of its time is below all calls.
+        let deep = samples.iter().filter(|it| it.user.len() > depth).count();
+        assert!(deep * 2 > samples.len(), "{depth}: {deep} of {}", samples.len());
+        let own =
+            |it: &&Sample| it.user.iter().any(|it| it.file.as_ref().unwrap().path() == program);
+        assert_eq!(samples.iter().filter(own).count(), samples.len());
+    }
+}
+
+#[test]
+fn samples_of_short_lives_are_whole_too() {
+    if !can_trace() || !are_installed(&["cc", "sh"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "deep", DEEP);
+    let script = format!("while :; do timeout 0.05 {} 20; done", program.display());
+    let shell = Running::start(Path::new("sh"), &["-c", &script]);
+    let sampling = Sampling::start(config(Some(vec![shell.pid()])));
+    sampling.wait(200);
+    let (report, samples) = sampling.finish();
+    is_conserved(&report, &samples);
+    drop(shell);
+    let of_program: Vec<&Sample> =
+        samples.iter().filter(|it| it.name == b"deep" && it.user.len() > 20).collect();
+    let lives: BTreeSet<_> = of_program.iter().map(|it| (it.pid, it.process_start_ns)).collect();
+    assert!(lives.len() > 2, "{} samples, {report:?}", samples.len());
+    let whole = of_program.iter().filter(|it| it.end == StackEnd::Root).count();
+    assert!(whole * 100 >= of_program.len() * 95, "{whole} of {}", of_program.len());
+}

@@ -13,6 +13,10 @@ use blocks::{BlockId, Node, Piece, Place, Step, Task, Work};
 use clap::Args;
 use mapper::SpanRules;
 use mapper::job::{Plan, Survey};
+use profile::{
+    BuildId, Builder, Frame, FrameKind, Line, Link, Mapping, Names, Packet, Process, Sample,
+    SampleKind, Status, Unnamed, Window,
+};
 use testkit::Chunked;
 use tracedir::ClassCache;
 use tracedir::seekable::Level;
@@ -146,6 +150,12 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
         fs::write(corpus.join("0"), task()?)?;
         return Ok(1);
     }
+    if target == "profile" {
+        let packet = packet()?;
+        fs::write(corpus.join("plain"), &packet.bytes)?;
+        fs::write(corpus.join("compressed"), packet.gzip())?;
+        return Ok(2);
+    }
     let Some(root) = testkit::unpacked_trace("conformance") else { return Ok(0) };
     let mut count = 0;
     let mut keep = |path: &Path, bytes: &[u8]| -> anyhow::Result<()> {
@@ -235,6 +245,49 @@ fn streams_beside(metadata: &Path) -> anyhow::Result<Vec<PathBuf>> {
 #[expect(clippy::print_stdout, reason = "this is the command line of a development tool")]
 fn say(line: &str) {
     println!("{line}");
+}
+
+/// A profile packet of two samples.
+fn packet() -> anyhow::Result<Packet> {
+    let window = Window { begin_unix_ns: 1, duration_ns: 10 };
+    let mut builder = Builder::new(window, SampleKind::OffCpu);
+    builder.lost("ring_full", 1);
+    let attributes = &[("container.id", "f00d")];
+    let process = builder.process(&Process {
+        pid: 1,
+        start_boot_ns: 2,
+        executable_name: "app",
+        executable_path: "/bin/app",
+        attributes,
+    })?;
+    let build_ids = &[BuildId::Gnu("abcd")];
+    let mapping =
+        Mapping { memory_start: 1, memory_limit: 9, file_offset: 0, path: "/bin/app", build_ids };
+    let line = |function| Line { function, file: "a.c", line: 1, ..Line::default() };
+    let inlined = [line("inner"), line("outer")];
+    let mut frames = Vec::new();
+    for names in [Names::Known(&inlined), Names::Unnamed(Unnamed::NoSymbol)] {
+        frames.push(builder.frame(&Frame {
+            kind: FrameKind::Native,
+            mapping: Some(&mapping),
+            address: 4,
+            names,
+        })?);
+    }
+    for at_unix_ns in [3, 5] {
+        builder.add(&Sample {
+            process,
+            tid: 1,
+            thread_name: "app",
+            cpu: 0,
+            at_unix_ns,
+            value: 7,
+            link: Some(Link { trace_id: [1; 16], span_id: [2; 8] }),
+            frames: &frames,
+            status: Status::Root,
+        })?;
+    }
+    Ok(builder.finish())
 }
 
 /// A task's body: two windows to be read and a block to be brought.

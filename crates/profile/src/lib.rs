@@ -61,6 +61,7 @@ mod packet;
 mod proto;
 pub mod request;
 mod seal;
+pub mod view;
 
 pub use builder::{Builder, CUT, MAX_PACKET_BYTES, MAX_STACK_FRAMES, MAX_TEXT_BYTES};
 pub use check::Problem;

@@ -47,14 +47,17 @@ pub struct Process<'a> {
     pub attributes: &'a [(&'a str, &'a str)],
 }
 
-/// A file, or the kernel, as it is mapped into a process.
+/// A mapped file, or the kernel.
+///
+/// Addresses count as [`Frame::address`] does: by the file's own addresses, not by those of a process. So one library is one mapping
+/// for all processes that use it, wherever each has it.
 #[derive(Debug, Clone, Copy)]
 pub struct Mapping<'a> {
-    /// First address in the process.
+    /// First address.
     pub memory_start: u64,
-    /// First address behind it.
+    /// First address behind it; a range that is empty is left out.
     pub memory_limit: u64,
-    /// Where in the file `memory_start` is.
+    /// Where in the file `memory_start` is, in bytes.
     pub file_offset: u64,
     /// Path in the process's own file system, or a name in brackets.
     pub path: &'a str,

@@ -7,3 +7,4 @@
 
 mod packets;
 mod stream;
+mod views;

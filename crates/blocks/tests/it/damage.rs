@@ -3,15 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use blocks::{BlockId, CacheOptions, Error, Hands, Threads, analyse};
+use blocks::{BlockId, Error, Threads, analyse};
 
-use crate::jobs::{options, run, same_answers, session, whole};
+use crate::jobs::{same_answers, whole};
+use crate::recipe::{committed, hands, home, options, run, session};
 
 fn files(kept: &Path) -> Vec<PathBuf> {
-    let of_host = fs::read_dir(kept.join("host")).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> = of_host.collect();
-    files.sort();
-    files
+    committed(kept).into_keys().map(|name| home(kept).join(name)).collect()
 }
 
 fn id(file: &Path) -> BlockId {
@@ -82,7 +80,7 @@ fn a_chunk_that_changed_is_another_block() {
 #[test]
 fn an_empty_place_is_an_error_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
-    let hands = Hands::new(&CacheOptions::default()).unwrap();
+    let hands = hands();
     let engine = Threads::new(&hands, None);
     let places = [folder.path().to_owned()];
     let refused = analyse(&places, &options(None), &hands, &engine).unwrap_err();

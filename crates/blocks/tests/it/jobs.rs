@@ -6,29 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use blocks::{
-    Answer, CacheOptions, Engine, EngineError, Error, Hands, Options, Outcome, Step, Threads, Work,
-    analyse,
-};
+use blocks::{Engine, EngineError, Error, Options, Outcome, Step, Threads, Work, analyse};
 use mapper::{Analysis, SpanRules, Windows};
-use testkit::Chunked;
 
 use crate::compare::{answers, same};
+use crate::recipe::{hands, options, run, session};
 
 pub(crate) fn whole(path: &Path) -> Analysis {
     let options = mapper::Options { windows: Windows::Whole, ..mapper::Options::default() };
     mapper::analyse(&[path], &options).unwrap()
-}
-
-pub(crate) fn options(blocks: Option<&Path>) -> Options {
-    let blocks = blocks.map(|folder| folder.to_str().unwrap().to_owned());
-    Options { blocks, ..Options::default() }
-}
-
-pub(crate) fn run(path: &Path, options: &Options) -> Answer {
-    let hands = Hands::new(&CacheOptions::default()).unwrap();
-    let engine = Threads::new(&hands, NonZeroUsize::new(2));
-    analyse(&[path.to_owned()], options, &hands, &engine).unwrap()
 }
 
 pub(crate) fn same_answers(one: &Analysis, other: &Analysis) {
@@ -37,13 +23,6 @@ pub(crate) fn same_answers(one: &Analysis, other: &Analysis) {
     let (one, other) = (answers(&one.summary), answers(&other.summary));
     same(&one.0, &other.0);
     same(&one.1, &other.1);
-}
-
-/// A session of so many chunks in a folder of its own.
-pub(crate) fn session(chunks: u64, events: u64) -> (tempfile::TempDir, Vec<PathBuf>) {
-    let folder = tempfile::tempdir().unwrap();
-    let chunks = Chunked { chunks, events, seed: 5 }.write(&folder.path().join("traces"));
-    (folder, chunks)
 }
 
 #[test]
@@ -166,7 +145,7 @@ impl Engine for Losing<'_> {
 fn what_an_engine_loses_is_done_again_and_named() {
     let (folder, _) = session(12, 60);
     let traces = folder.path().join("traces");
-    let hands = Hands::new(&CacheOptions::default()).unwrap();
+    let hands = hands();
     let whole = whole(&traces);
     let all: &[&str] = &["loss 4", "loss 3", "loss 2", "loss 1"];
     // What is lost on the way is committed where blocks are kept, and only brought.
@@ -218,7 +197,7 @@ impl Engine for Repeating<'_> {
 #[test]
 fn an_engine_that_repeats_itself_is_refused() {
     let (folder, _) = session(3, 20);
-    let hands = Hands::new(&CacheOptions::default()).unwrap();
+    let hands = hands();
     let engine = Repeating(Threads::new(&hands, None));
     let refused = analyse(&[folder.path().join("traces")], &options(None), &hands, &engine);
     assert!(matches!(refused, Err(Error::Twice { .. })), "{refused:?}");
@@ -228,7 +207,7 @@ fn an_engine_that_repeats_itself_is_refused() {
 fn a_job_that_is_told_to_stop_says_so_and_goes_on_later() {
     let (folder, _) = session(30, 20);
     let (traces, kept) = (folder.path().join("traces"), folder.path().join("kept"));
-    let hands = Hands::new(&CacheOptions::default()).unwrap();
+    let hands = hands();
     let engine = Threads::new(&hands, NonZeroUsize::new(1));
     engine.cancel();
     let stopped = analyse(std::slice::from_ref(&traces), &options(Some(&kept)), &hands, &engine);

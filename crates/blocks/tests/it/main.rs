@@ -12,6 +12,7 @@ mod compare;
 mod damage;
 mod hostile;
 mod jobs;
+mod recipe;
 mod sent;
 
 #[global_allocator]

@@ -7,18 +7,20 @@ use std::thread;
 use blocks::analyse;
 use cluster::{Cluster, MAX_TASKS};
 
-use crate::crew::{addresses, crew, hands};
-use crate::jobs::{here, options, same, session};
+use crate::crew::{addresses, crew};
+use crate::jobs::same;
+use crate::recipe::{hands, options, run, session};
 
 #[test]
 fn a_plan_has_no_more_tasks_for_a_worker_than_it_takes() {
     let windows = 3 * MAX_TASKS;
-    let (folder, traces) = session(windows as u64, 20);
-    let truth = here(&traces, &folder.path().join("alone"));
+    let (folder, _) = session(windows as u64, 20);
+    let traces = folder.path().join("traces");
+    let truth = run(&traces, &options(Some(&folder.path().join("alone"))));
     let (crew, hands) = (crew(1), hands());
     let engine = Cluster::new(&hands, addresses(&crew)).unwrap();
     let engine = engine.with_tasks(NonZeroUsize::new(windows).unwrap());
-    let kept = options(&folder.path().join("kept"));
+    let kept = options(Some(&folder.path().join("kept")));
     let answer = analyse(&[traces], &kept, &hands, &engine).unwrap();
     same(&truth, &answer);
     assert_eq!(answer.lost, [""; 0]);
@@ -28,13 +30,14 @@ fn a_plan_has_no_more_tasks_for_a_worker_than_it_takes() {
 #[test]
 fn coordinators_wait_for_a_worker_that_is_busy_and_do_not_call_it_lost() {
     const COORDINATORS: usize = MAX_TASKS + 4;
-    let (folder, traces) = session(20, 100);
-    let truth = here(&traces, &folder.path().join("alone"));
+    let (folder, _) = session(20, 100);
+    let traces = folder.path().join("traces");
+    let truth = run(&traces, &options(Some(&folder.path().join("alone"))));
     let crew = crew(1);
     let ready = Barrier::new(COORDINATORS);
     thread::scope(|scope| {
         for number in 0..COORDINATORS {
-            let kept = options(&folder.path().join(format!("kept-{number}")));
+            let kept = options(Some(&folder.path().join(format!("kept-{number}"))));
             let (crew, traces, truth, ready) = (&crew, &traces, &truth, &ready);
             scope.spawn(move || {
                 let hands = hands();

@@ -4,21 +4,18 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use blocks::{CacheOptions, Hands};
 use cluster::Address;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+
+use crate::recipe::hands;
 
 /// A worker of this process, on a port of its own.
 pub(crate) struct Worker {
     pub(crate) address: SocketAddr,
     _stop: oneshot::Sender<()>,
     _runtime: Runtime,
-}
-
-pub(crate) fn hands() -> Hands {
-    Hands::new(&CacheOptions::default()).unwrap()
 }
 
 impl Worker {

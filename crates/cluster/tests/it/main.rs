@@ -9,4 +9,6 @@
 mod busy;
 mod crew;
 mod jobs;
+#[path = "../../../blocks/tests/it/recipe.rs"]
+mod recipe;
 mod refused;

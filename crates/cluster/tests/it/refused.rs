@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use blocks::{Error, Options, analyse};
 use cluster::Cluster;
 
-use crate::crew::{addresses, crew, hands};
-use crate::jobs::{options, session};
+use crate::crew::{addresses, crew};
+use crate::recipe::{hands, options, session};
 
 fn refusal(workers: &str, options: &Options, traces: &std::path::Path) -> Error {
     let hands = hands();
@@ -17,8 +17,9 @@ fn refusal(workers: &str, options: &Options, traces: &std::path::Path) -> Error 
 
 #[test]
 fn nobody_at_an_address_is_named() {
-    let (folder, traces) = session(2, 10);
-    let kept = options(&folder.path().join("kept"));
+    let (folder, _) = session(2, 10);
+    let traces = folder.path().join("traces");
+    let kept = options(Some(&folder.path().join("kept")));
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let refused = refusal(&format!("{free},no-such-host.invalid"), &kept, &traces);
     assert!(!refused.is_loss());
@@ -30,8 +31,9 @@ fn nobody_at_an_address_is_named() {
 
 #[test]
 fn something_that_is_no_worker_is_named() {
-    let (folder, traces) = session(2, 10);
-    let kept = options(&folder.path().join("kept"));
+    let (folder, _) = session(2, 10);
+    let traces = folder.path().join("traces");
+    let kept = options(Some(&folder.path().join("kept")));
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap();
     let answering = std::thread::spawn(move || {
@@ -49,7 +51,8 @@ fn something_that_is_no_worker_is_named() {
 
 #[test]
 fn without_a_place_for_blocks_there_is_nothing_to_bring() {
-    let (_folder, traces) = session(2, 10);
+    let (folder, _) = session(2, 10);
+    let traces = folder.path().join("traces");
     let crew = crew(1);
     let refused = refusal(&addresses(&crew)[0].to_string(), &Options::default(), &traces);
     assert!(refused.to_string().contains("what they make is kept as blocks"), "{refused}");

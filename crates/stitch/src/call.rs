@@ -486,6 +486,14 @@ pub(crate) struct CallTotal {
     pub(crate) files: Keyed<Ident, Figures>,
 }
 
+impl CallTotal {
+    fn add(&mut self, other: Self) {
+        self.all.add(other.all);
+        self.uncertain = self.uncertain.saturating_add(other.uncertain);
+        self.files.add_all(other.files, Figures::add);
+    }
+}
+
 /// Calls, some of whose begins may lie before the window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Calls {
@@ -546,14 +554,7 @@ impl Calls {
     }
 
     pub(crate) fn add(&mut self, other: Self) {
-        for (name, total) in other.total.into_entries() {
-            let mine = self.total.or_default(&name);
-            mine.all.add(total.all);
-            mine.uncertain = mine.uncertain.saturating_add(total.uncertain);
-            for (file, figures) in total.files.into_entries() {
-                mine.files.or_default(&file).add(figures);
-            }
-        }
+        self.total.add_all(other.total, CallTotal::add);
         self.heads.extend(other.heads);
         self.without_begin = self.without_begin.saturating_add(other.without_begin);
         self.bytes_without_begin =

@@ -162,6 +162,21 @@ impl Table {
         entry
     }
 
+    /// The numbers that have an entry.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values()
+    }
+
+    /// When and by whom numbers without an entry were freed.
+    pub(crate) fn stamps(&self) -> impl Iterator<Item = Stamp> {
+        let base = match self.base {
+            Base::Forgotten(by) => Some(by),
+            Base::AtLeft(_) => None,
+        };
+        let since = self.untouched.0.values().flat_map(|since| [since.closed, since.exec]);
+        base.into_iter().chain(since.flatten())
+    }
+
     pub(crate) fn set(&mut self, fd: Fd, entry: Entry) {
         self.entries.insert(fd, entry);
     }

@@ -88,6 +88,13 @@ pub(crate) struct Number {
     pub(crate) fd: Fd,
 }
 
+impl Number {
+    /// Of any process at any time.
+    const fn of_any(fd: Fd) -> Self {
+        Self { at: Timestamp::MIN, pid: Pid::new(0), fd }
+    }
+}
+
 /// The return of a call that began before the window.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Maker {
@@ -228,6 +235,43 @@ impl Ident {
             Base::Fresh(number) => Some(number.fd),
             Base::AtLeft(_, fd) => Some(*fd),
         }
+    }
+
+    /// The number that something without any name appeared under.
+    pub(crate) fn appeared(&self) -> Option<Number> {
+        match self.base {
+            Base::Fresh(number) if self.guards.is_empty() => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Whether others are shown alike, and nothing to the left decides.
+    pub(crate) fn has_identity(&self) -> bool {
+        match &self.base {
+            Base::Fresh(number) => self.guards.is_empty() && *number != Number::of_any(number.fd),
+            Base::Made(..) => self.guards.is_empty(),
+            Base::Named(_) | Base::AtLeft(..) => false,
+        }
+    }
+
+    /// What all that are shown alike count as once nothing can tell one from the other; `None` where that is what this is, or
+    /// where something to the left decides.
+    pub(crate) fn without_identity(&self) -> Option<Self> {
+        match &self.base {
+            _ if !self.has_identity() => None,
+            Base::Fresh(number) => Some(Self::fresh(Number::of_any(number.fd))),
+            Base::Made(_, _, name) => Some(Self::named(name.clone())),
+            Base::Named(_) | Base::AtLeft(..) => None,
+        }
+    }
+
+    /// What it may turn out to be, as far as that is known here.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = Self> {
+        let guarded = self.guards.iter().map(|guard| match guard {
+            Guard::MadeBy(maker) => Self::fresh(maker.number),
+            Guard::ClosedByExec { number, .. } => Self::fresh(*number),
+        });
+        guarded.chain([Self { guards: Vec::new(), base: self.base.clone() }])
     }
 
     pub(crate) fn is_settled(&self) -> bool {

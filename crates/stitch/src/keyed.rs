@@ -158,23 +158,32 @@ impl<K: Key, V> Keyed<K, V> {
         self.keys.is_sorted_by(|one, other| one < other)
     }
 
-    /// Takes all out, in the order of keys.
-    fn take_sorted(&mut self) -> Vec<(K, V)> {
-        let is_sorted = self.is_sorted();
+    /// Takes all out, in the order of keys. Only keys are moved to find it: values may be large.
+    fn take_sorted(&mut self) -> impl Iterator<Item = (K, V)> + use<K, V> {
         let (keys, values) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.values));
-        let mut entries: Vec<(K, V)> = keys.into_iter().zip(values).collect();
-        if !is_sorted {
-            entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        }
-        entries
+        let mut places: Vec<(K, usize)> = keys.into_iter().zip(0..).collect();
+        places.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let mut values: Vec<Option<V>> = values.into_iter().map(Some).collect();
+        let value = move |(key, place): (K, usize)| Some((key, values.get_mut(place)?.take()?));
+        places.into_iter().filter_map(value)
     }
 
     /// Puts the entries side by side in their order.
     pub(crate) fn sort(&mut self) {
         if !self.is_sorted() {
-            (self.keys, self.values) = self.take_sorted().into_iter().unzip();
+            (self.keys, self.values) = self.take_sorted().unzip();
             self.build_index();
         }
+    }
+
+    /// Shows the keys, in no order.
+    pub(crate) fn for_each_key(&self, look: impl FnMut(&K)) {
+        self.keys.iter().for_each(look);
+    }
+
+    /// In no order.
+    pub(crate) fn iter_unordered(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.keys.iter().zip(&self.values)
     }
 
     /// In the order of keys.
@@ -207,10 +216,9 @@ impl<K: Key, V> Keyed<K, V> {
 
     /// In the order of keys.
     pub(crate) fn into_entries(mut self) -> impl Iterator<Item = (K, V)> {
-        let is_sorted = self.is_sorted();
-        let unsorted = if is_sorted { Vec::new() } else { self.take_sorted() };
+        let unsorted = (!self.is_sorted()).then(|| self.take_sorted());
         // One of the two is empty.
-        self.keys.into_iter().zip(self.values).chain(unsorted)
+        self.keys.into_iter().zip(self.values).chain(unsorted.into_iter().flatten())
     }
 
     /// Changes keys that are not settled; values whose keys become equal are added.
@@ -247,13 +255,37 @@ impl<K: Key, V> Keyed<K, V> {
 
     /// Leaves entries out.
     pub(crate) fn retain(&mut self, keeps: impl Fn(&K, &V) -> bool) {
-        if self.keys.iter().zip(&self.values).all(|(key, value)| keeps(key, value)) {
+        let kept = self.keys.iter().zip(&self.values).map(|(key, value)| keeps(key, value));
+        let kept: Vec<bool> = kept.collect();
+        if kept.iter().all(|is_kept| *is_kept) {
             return;
         }
-        let (keys, values) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.values));
-        let kept = keys.into_iter().zip(values).filter(|(key, value)| keeps(key, value));
-        (self.keys, self.values) = kept.unzip();
+        // Each is asked for once, in order.
+        let mut of_keys = kept.iter().copied();
+        self.keys.retain(|_| of_keys.next().unwrap_or(true));
+        let mut of_values = kept.iter().copied();
+        self.values.retain(|_| of_values.next().unwrap_or(true));
         self.build_index();
+    }
+
+    /// Adds the values of another map, key by key. Keys that stand at the same place in both, as in parts of the same threads
+    /// and programs, are found there.
+    pub(crate) fn add_all(&mut self, more: Self, add: impl Fn(&mut V, V)) {
+        for (place, (key, value)) in more.keys.into_iter().zip(more.values).enumerate() {
+            let same = (self.keys.get(place) == Some(&key)).then_some(Slot(place));
+            match same.or_else(|| self.find(&key)) {
+                Some(slot) => add(self.at(slot), value),
+                None => {
+                    self.push(key, value);
+                }
+            }
+        }
+    }
+
+    /// Takes no more room than it needs.
+    pub(crate) fn shrink(&mut self) {
+        self.keys.shrink_to_fit();
+        self.values.shrink_to_fit();
     }
 
     pub(crate) fn extend(&mut self, more: Self) {

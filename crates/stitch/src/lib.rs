@@ -24,6 +24,7 @@ mod error;
 mod file;
 mod finish;
 mod fold;
+mod gone;
 mod ident;
 mod keyed;
 mod lives;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use model::{Pid, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::call::ClassTerm;
 use crate::fold::{CallStats, Counted};
 use crate::ident::Left;
 use crate::numbers::Numbers;
@@ -84,8 +85,12 @@ pub(crate) struct Folded {
 pub(crate) struct Lives {
     /// How many are kept one by one.
     most: usize,
-    /// Unsorted while a window is read; less than twice as many as are kept, and a few.
-    kept: Vec<Life>,
+    /// Unsorted while a window is read; an eighth more than are kept, or a thousand.
+    #[expect(clippy::vec_box, reason = "lives are large, and sorting moves them")]
+    kept: Vec<Box<Life>>,
+    /// Of the last one that is kept, once there are so many: what comes after it is folded at once.
+    #[serde(skip)]
+    bar: Option<Rank>,
     /// Those in which a call returned that another thread had in flight at the left boundary. Bound: such calls.
     unsettled: Vec<Life>,
     /// Bound: command names.
@@ -94,12 +99,21 @@ pub(crate) struct Lives {
 
 impl Default for Lives {
     fn default() -> Self {
-        Self { most: MAX_LIVES, kept: Vec::new(), unsettled: Vec::new(), folded: BTreeMap::new() }
+        Self {
+            most: MAX_LIVES,
+            kept: Vec::new(),
+            bar: None,
+            unsettled: Vec::new(),
+            folded: BTreeMap::new(),
+        }
     }
 }
 
+/// The most CPU time first; equal ones by number and birth.
+type Rank = (Reverse<u64>, Tid, Option<Timestamp>);
+
 impl Life {
-    fn rank(&self) -> impl Ord + use<> {
+    fn rank(&self) -> Rank {
         let ns = self.counted.cpu.map_or(0, |cpu| cpu.ns);
         (Reverse(ns), self.tid, self.born)
     }
@@ -134,11 +148,11 @@ impl Lives {
 
     /// All that are kept one by one.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Life> {
-        self.kept.iter().chain(&self.unsettled)
+        self.kept.iter().map(Box::as_ref).chain(&self.unsettled)
     }
 
     /// A life has ended. One in which nothing was counted is not kept.
-    pub(crate) fn push(&mut self, life: Life) {
+    pub(crate) fn push(&mut self, mut life: Life) {
         if life.counted.is_empty() && life.waits.is_empty() {
             return;
         }
@@ -146,20 +160,33 @@ impl Lives {
             self.unsettled.push(life);
             return;
         }
-        self.kept.push(life);
-        if self.kept.len() >= 2 * self.most.max(1_000) {
-            self.settle();
+        if self.bar.is_some_and(|bar| bar < life.rank()) {
+            return self.fold(&life);
+        }
+        life.counted.calls.shrink();
+        life.waits.shrink();
+        self.kept.push(Box::new(life));
+        if self.kept.len() >= self.most + (self.most / 8).max(1_000) {
+            self.keep_first();
+            self.bar = self.kept.last().map(|life| life.rank());
         }
     }
 
     /// The window, or the merge, is complete.
     pub(crate) fn settle(&mut self) {
-        self.kept.sort_by_key(Life::rank);
+        self.keep_first();
+        self.bar = None;
+    }
+
+    fn keep_first(&mut self) {
+        self.kept.sort_by_key(|life| life.rank());
         let rest = self.kept.split_off(self.most.min(self.kept.len()));
-        for life in rest {
-            let name = life.comm.clone().unwrap_or_else(|| "".into());
-            self.folded.entry(name).or_default().add(&life);
-        }
+        rest.iter().for_each(|life| self.fold(life));
+    }
+
+    fn fold(&mut self, life: &Life) {
+        let name = life.comm.clone().unwrap_or_else(|| "".into());
+        self.folded.entry(name).or_default().add(life);
     }
 
     /// Puts in the calls and files of the left boundary. What they are counted as is told by `calls`.
@@ -178,9 +205,15 @@ impl Lives {
         self.waits_mut().for_each(|waits| waits.resolve_wakers(&told));
     }
 
+    /// Changes causes of waits that are known to be others.
+    pub(crate) fn settle_causes(&mut self, known: &impl Fn(&ClassTerm) -> Option<ClassTerm>) {
+        self.waits_mut().for_each(|waits| waits.settle_causes(known));
+    }
+
     fn waits_mut(&mut self) -> impl Iterator<Item = &mut WaitsOf> {
         let Self { kept, unsettled, folded, .. } = self;
-        let lives = kept.iter_mut().chain(unsettled).map(|life| &mut life.waits);
+        let lives = kept.iter_mut().map(Box::as_mut).chain(unsettled);
+        let lives = lives.map(|life| &mut life.waits);
         lives.chain(folded.values_mut().map(|folded| &mut folded.waits))
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use model::{Tid, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::call::ClassTerm;
 use crate::fold::bucket;
 use crate::ident::Left;
 use crate::path::Ended;
@@ -151,11 +152,20 @@ impl Requests {
         self.keep_slowest();
     }
 
-    pub(crate) fn resolve(&mut self, left: &impl Left) {
-        let groups = self.by_length.values_mut().chain(self.course.slots.values_mut());
-        for group in groups {
-            group.times.resolve(left);
+    fn groups_mut(&mut self) -> impl Iterator<Item = &mut Group> {
+        self.by_length.values_mut().chain(self.course.slots.values_mut())
+    }
+
+    /// Changes causes that are known to be others.
+    pub(crate) fn settle_causes(&mut self, known: &impl Fn(&ClassTerm) -> Option<ClassTerm>) {
+        self.groups_mut().for_each(|group| group.times.settle_causes(known));
+        for spent in self.slowest.iter_mut().flat_map(|request| request.body.spent_mut()) {
+            spent.times.settle_causes(known);
         }
+    }
+
+    pub(crate) fn resolve(&mut self, left: &impl Left) {
+        self.groups_mut().for_each(|group| group.times.resolve(left));
         for request in &mut self.slowest {
             request.body.resolve(left);
         }

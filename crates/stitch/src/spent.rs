@@ -68,11 +68,20 @@ impl Times {
     }
 
     pub(crate) fn resolve(&mut self, left: &impl Left) {
-        resolve_keys(
-            &mut self.blocked_ns,
-            |class| *class = class.resolved(left),
-            |sum, ns| *sum = sum.saturating_add(ns),
-        );
+        self.change_causes(|class| *class = class.resolved(left));
+    }
+
+    /// Changes causes that are known to be others.
+    pub(crate) fn settle_causes(&mut self, known: impl Fn(&ClassTerm) -> Option<ClassTerm>) {
+        self.change_causes(|class| {
+            if let Some(known) = known(class) {
+                *class = known;
+            }
+        });
+    }
+
+    fn change_causes(&mut self, change: impl Fn(&mut ClassTerm)) {
+        resolve_keys(&mut self.blocked_ns, change, |sum, ns| *sum = sum.saturating_add(ns));
     }
 }
 
@@ -171,10 +180,15 @@ impl Body {
         }
     }
 
+    /// What it and the phases inside it collected.
+    pub(crate) fn spent_mut(&mut self) -> impl Iterator<Item = &mut Spent> {
+        let phases = self.phases.values_mut().map(|phase| &mut phase.spent);
+        std::iter::once(&mut self.own).chain(phases)
+    }
+
     /// Drops what a list of single requests does not show: files, and who had the CPU.
     pub(crate) fn strip(&mut self) {
-        let phases = self.phases.values_mut().map(|phase| &mut phase.spent);
-        for spent in std::iter::once(&mut self.own).chain(phases) {
+        for spent in self.spent_mut() {
             spent.waited_for_ns.clear();
             for total in spent.calls.total.values_mut() {
                 total.files.clear();

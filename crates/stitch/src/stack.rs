@@ -126,6 +126,13 @@ impl Stack {
         }
     }
 
+    /// Everything that its spans collected.
+    pub(crate) fn spent_mut(&mut self) -> impl Iterator<Item = &mut Spent> {
+        let head = self.head.iter_mut().map(|segment| &mut segment.body);
+        let open = self.open.iter_mut().map(|frame| &mut frame.body);
+        head.chain(self.base.some_mut()).chain(open).flat_map(Body::spent_mut)
+    }
+
     /// Nothing is open at the left boundary.
     pub(crate) fn rooted() -> Self {
         Self { rooted: true, ..Self::default() }

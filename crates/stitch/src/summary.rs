@@ -437,7 +437,7 @@ impl Summary {
         let has_ended = |tid: &Tid, thread: &Thread| {
             thread.is_ended() && self.paths.is_ended(*tid) && self.who.is_ended(*tid)
         };
-        let ended: Vec<Tid> = (self.threads.iter())
+        let ended: Vec<Tid> = (self.threads.iter_unordered())
             .filter(|(tid, thread)| has_ended(tid, thread))
             .map(|(tid, _)| *tid)
             .collect();
@@ -484,9 +484,7 @@ impl Summary {
             self.learn(ident, at, name);
         }
         self.who.append(right.who);
-        for (owner, calls) in right.processes.into_entries() {
-            self.processes.or_default(&owner).add(calls);
-        }
+        self.processes.add_all(right.processes, Calls::add);
         for (path, phase) in right.phases {
             self.phases.entry(path).or_default().add(phase);
         }
@@ -494,6 +492,7 @@ impl Summary {
         self.folds.append(right.folds);
         self.loss.add(right.loss);
         self.settle();
+        self.bound_gone(0);
     }
 
     /// Time of CPUs across the boundary is that of the threads that had them at the end of this part.

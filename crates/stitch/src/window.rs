@@ -63,7 +63,14 @@ pub struct Window {
     now: Timestamp,
     /// How many threads ended since those of which nothing else is known were forgotten.
     ended: usize,
+    /// How many calls on files that may be gone by now have returned since those were looked for.
+    since_look: usize,
+    /// How many files of those that might be gone something had then.
+    had: usize,
 }
+
+/// How many calls on files that may be gone by now return before those are looked for.
+const LOOK_EVERY: usize = 1_024;
 
 /// How many threads may end in a window before it forgets them, unless more live.
 const MAX_ENDED: usize = 4_096;
@@ -102,7 +109,10 @@ impl Window {
         let now = cover.begin;
         let who = Who::new(&entry);
         let log = SwitchLog::new(who.spans());
-        let paths = Paths::new(now);
+        let paths = match who.spans().are_none() {
+            true => Paths::outside_requests(now),
+            false => Paths::new(now),
+        };
         Self {
             summary: Summary { cover: Some(cover), who, paths, ..Summary::default() },
             entry,
@@ -114,6 +124,8 @@ impl Window {
             here: Keyed::new(),
             now,
             ended: 0,
+            since_look: 0,
+            had: 0,
         }
     }
 
@@ -134,6 +146,11 @@ impl Window {
         self
     }
 
+    #[cfg(feature = "law")]
+    pub(crate) fn summary_mut(&mut self) -> &mut Summary {
+        &mut self.summary
+    }
+
     /// How many items it has logged.
     #[must_use]
     pub fn logged(&self) -> usize {
@@ -152,6 +169,7 @@ impl Window {
             self.summary.loss.backward += 1;
         }
         self.now = self.now.max(fact.at);
+        self.bound_gone();
         let (thread, context) = self.arrive(fact);
         self.summary.folds.take(self.now, fact, context.map(|context| context.tid));
         self.summary.paths.take(self.now, fact, thread);
@@ -249,6 +267,15 @@ impl Window {
         }
     }
 
+    /// Adds up files that are gone, now and then; between two facts, when all calls in flight stand with their threads.
+    #[inline]
+    fn bound_gone(&mut self) {
+        if self.since_look >= LOOK_EVERY {
+            self.since_look = 0;
+            self.had = self.summary.bound_gone(self.had);
+        }
+    }
+
     /// The summary of all facts taken in, where those that follow belong to another window, from `end` on.
     #[must_use]
     pub fn finish_before(mut self, end: Timestamp) -> Summary {
@@ -269,6 +296,7 @@ impl Window {
         self.summary.requests.keep_slowest();
         self.summary.folds.settle();
         self.summary.settle();
+        self.summary.bound_gone(0);
         self.summary
     }
 

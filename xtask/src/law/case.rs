@@ -47,6 +47,8 @@ struct Shape {
     knows_spans: bool,
     /// So many lives that ended are kept one by one.
     lives: usize,
+    /// After each fact and each merge, files that are gone are added up, as else where there are many.
+    adds_up: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +76,7 @@ impl Case {
             _ => Cuts::Some(dice.below(20)),
         };
         let length = if matches!(cuts, Cuts::Every) { length / 2 } else { length };
-        let shape = Shape {
+        let mut shape = Shape {
             cuts,
             is_anonymous: dice.once_in(3),
             is_nameless: dice.once_in(6),
@@ -85,9 +87,12 @@ impl Case {
             goes_through_files: dice.once_in(4),
             knows_spans: dice.once_in(2),
             lives: dice.pick([0, 1, 3, MAX_LIVES]),
+            adds_up: false,
         };
         let steps = (0..dice.below(length)).map(|_| (dice.byte(), dice.byte(), dice.byte()));
-        Self { seed, steps: steps.collect(), shape }
+        let steps = steps.collect();
+        shape.adds_up = dice.once_in(2);
+        Self { seed, steps, shape }
     }
 
     pub(super) fn facts(&self) -> u64 {
@@ -123,7 +128,8 @@ impl Case {
         for (piece, entry) in pieces.iter().zip(entries) {
             parts.push(self.part(piece, entry, without)?);
         }
-        same("in any order", &whole, &answers(&arrive(parts, &mut dice)?)?)?;
+        let arrived = arrive(parts, &mut dice, &|left, right| self.merge(left, right))?;
+        same("in any order", &whole, &answers(&arrived)?)?;
         let mut chain = Summary::identity();
         for piece in &pieces {
             let first = chain.cover().is_none();
@@ -132,7 +138,7 @@ impl Case {
                 ahead(&pieces, piece.begin).complete(&mut entry);
             }
             let part = self.part(piece, entry, without)?;
-            chain = chain.merge(part).map_err(|error| format!("in a row: {error}"))?;
+            chain = self.merge(chain, part).map_err(|error| format!("in a row: {error}"))?;
         }
         same("in a row", &whole, &answers(&chain)?)
     }
@@ -152,7 +158,7 @@ impl Case {
         entry: Identities,
         without: Option<Part>,
     ) -> Result<Summary, String> {
-        let mut summary = self.map(piece, entry);
+        let mut summary = self.map(piece, entry, self.shape.adds_up);
         if let Some(part) = without {
             summary = summary.without(part);
         }
@@ -163,12 +169,25 @@ impl Case {
         Ok(summary)
     }
 
-    fn map(&self, piece: &Piece, entry: Identities) -> Summary {
+    fn map(&self, piece: &Piece, entry: Identities, adds_up: bool) -> Summary {
         let cover = Cover { host: "host".into(), begin: piece.begin, end: piece.end };
         let Some(facts) = &piece.facts else { return Summary::gap(cover) };
         let mut window = Window::after(cover, Arc::new(entry)).keeping_lives(self.shape.lives);
-        facts.iter().for_each(|fact| window.add(fact));
+        for fact in facts {
+            window.add(fact);
+            if adds_up {
+                window.add_up_gone();
+            }
+        }
         window.finish()
+    }
+
+    fn merge(&self, left: Summary, right: Summary) -> Result<Summary, Error> {
+        let mut merged = left.merge(right)?;
+        if self.shape.adds_up {
+            merged.add_up_gone();
+        }
+        Ok(merged)
     }
 
     /// The interpreter over everything: each run without a gap in one piece.
@@ -183,7 +202,8 @@ impl Case {
             let facts = run.iter().flat_map(|piece| piece.facts.iter().flatten()).copied();
             let facts = (!is_gap).then(|| facts.collect());
             let run = Piece { begin: first.begin, end, facts };
-            let summary = self.map(&run, entry(pieces, first.begin, Identities::default()));
+            let nobody = Identities::default();
+            let summary = self.map(&run, entry(pieces, first.begin, nobody), false);
             whole = whole.merge(summary).map_err(|error| format!("the whole: {error}"))?;
             rest = after;
         }
@@ -392,7 +412,11 @@ fn entry(pieces: &[Piece], at: Timestamp, before: Identities) -> Identities {
 }
 
 /// Takes parts in in a random order; neighbours merge sooner or later. A part that comes twice must be refused.
-fn arrive(mut parts: Vec<Summary>, dice: &mut Dice) -> Result<Summary, String> {
+fn arrive(
+    mut parts: Vec<Summary>,
+    dice: &mut Dice,
+    merge: &impl Fn(Summary, Summary) -> Result<Summary, Error>,
+) -> Result<Summary, String> {
     let mut forest: BTreeMap<Timestamp, Summary> = BTreeMap::new();
     let failed = |error: Error| format!("in any order: {error}");
     let again = parts.get(dice.below(parts.len())).cloned();
@@ -405,13 +429,13 @@ fn arrive(mut parts: Vec<Summary>, dice: &mut Dice) -> Result<Summary, String> {
             let touches = |left: &Summary| left.cover().is_some_and(|c| c.end == cover.begin);
             let left = left.filter(|(_, left)| touches(left)).map(|(begin, _)| *begin);
             if let Some(left) = left.and_then(|begin| forest.remove(&begin)) {
-                merged = left.merge(merged).map_err(failed)?;
+                merged = merge(left, merged).map_err(failed)?;
             }
         }
         if dice.once_in(2)
             && let Some(right) = forest.remove(&cover.end)
         {
-            merged = merged.merge(right).map_err(failed)?;
+            merged = merge(merged, right).map_err(failed)?;
         }
         let begin = merged.cover().map_or(cover.begin, |cover| cover.begin);
         forest.insert(begin, merged);
@@ -421,7 +445,7 @@ fn arrive(mut parts: Vec<Summary>, dice: &mut Dice) -> Result<Summary, String> {
         let at = dice.below(rest.len() - 1);
         let right = rest.remove(at + 1);
         let Some(left) = rest.get_mut(at) else { break };
-        *left = std::mem::take(left).merge(right).map_err(failed)?;
+        *left = merge(std::mem::take(left), right).map_err(failed)?;
     }
     let all = rest.pop().unwrap_or_default();
     match again.map(|again| all.clone().merge(again)) {

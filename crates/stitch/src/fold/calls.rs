@@ -328,9 +328,7 @@ impl CallStats {
 
 impl ThreadCalls {
     pub(crate) fn append(&mut self, right: Self) {
-        for (name, row) in right.rows.into_entries() {
-            self.rows.or_default(&name).append(&row);
-        }
+        self.rows.add_all(right.rows, |row, more| row.append(&more));
         self.heads.extend(right.heads);
     }
 
@@ -340,9 +338,14 @@ impl ThreadCalls {
 
     /// Adds what another life counted.
     pub(crate) fn add(&mut self, more: &Self) {
-        for (name, row) in more.rows.iter() {
+        for (name, row) in more.rows.iter_unordered() {
             self.rows.or_default(name).append(row);
         }
+    }
+
+    /// Takes no more room than it needs.
+    pub(crate) fn shrink(&mut self) {
+        self.rows.shrink();
     }
 
     pub(crate) fn empty(&mut self) {

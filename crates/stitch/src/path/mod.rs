@@ -19,7 +19,7 @@ mod requests;
 mod trail;
 mod waits;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use model::{CpuId, Tid, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ use crate::numbers::Numbers;
 use handlers::{Doing, Handlers};
 use register::{First, How, Register, State, Stretch, Tail, Wake};
 use requests::{Requests, change_costs};
-use trail::{Condition, Id, Leaf, Node, Step, Trail};
+use trail::{Condition, Id, Leaf, NOWHERE, Node, Step, Trail};
 
 pub(crate) use requests::Ended;
 pub use requests::MAX_PATHS;
@@ -84,6 +84,12 @@ pub(crate) struct Paths {
     /// How many nodes the trail may have before it is cut down, if more than [`MAX_TRAIL`].
     #[serde(skip)]
     most: usize,
+    /// Whether no request of the left is open, in a window that knows.
+    #[serde(skip)]
+    is_outside: bool,
+    /// How many requests are open in a window.
+    #[serde(skip)]
+    requests_open: usize,
 }
 
 /// Paths that somebody asks for.
@@ -139,7 +145,27 @@ impl Paths {
             running: Vec::new(),
             asked: Asked::default(),
             most: 0,
+            is_outside: false,
+            requests_open: 0,
         }
+    }
+
+    /// Of a window that begins where no request is open.
+    pub(crate) fn outside_requests(begin: Timestamp) -> Self {
+        Self { is_outside: true, ..Self::new(begin) }
+    }
+
+    /// Whether nobody will follow a path to now: no request is open, and none is asked for. A request that begins later never
+    /// goes further back than its begin.
+    fn is_idle(&self) -> bool {
+        self.is_outside && self.requests_open == 0 && self.asked.since.is_none()
+    }
+
+    /// Notes when the open request of a thread began, in a window.
+    fn set_open(&mut self, tid: Tid, begin: Option<Timestamp>) {
+        let before = self.open.insert(tid, begin).flatten();
+        self.requests_open -= usize::from(before.is_some());
+        self.requests_open += usize::from(begin.is_some());
     }
 
     /// A stretch of time that nobody recorded.
@@ -179,15 +205,17 @@ impl Paths {
                 self.handlers(cpu).clear();
             }
             (FactKind::SpanBegin(span), _) if span.is_request => {
-                self.open.extend(thread.map(|tid| (tid, Some(at))));
+                if let Some(tid) = thread {
+                    self.set_open(tid, Some(at));
+                }
             }
             (FactKind::SpanEnd(span), _) if span.is_request => {
                 let Some(tid) = thread else { return };
                 self.bound();
-                self.open.insert(tid, None);
                 self.ending.clear();
                 let path = self.split(tid, at);
                 self.ending.extend(path.map(|path| (tid, path)));
+                self.set_open(tid, None);
             }
             _ => {}
         }
@@ -201,7 +229,7 @@ impl Paths {
             Leaves::Ready => State::Ready,
             Leaves::Asleep(class) => State::Asleep(class),
             Leaves::Ended => {
-                self.open.insert(tid, None);
+                self.set_open(tid, None);
                 State::Ended
             }
         };
@@ -222,7 +250,7 @@ impl Paths {
     /// Keeps the trail short while a window is read.
     fn bound(&mut self) {
         if self.trail.0.len() > self.most.max(MAX_TRAIL) {
-            self.cut_down(Timestamp::MIN);
+            self.cut_down(self.needed_from(!self.is_outside));
             self.most = 2 * self.trail.0.len();
         }
     }
@@ -241,11 +269,11 @@ impl Paths {
 
     /// A thread begins, woken by what gave birth to it.
     fn born(&mut self, child: Tid, at: Timestamp, parent: Option<Tid>) {
-        self.open.insert(child, None);
+        self.set_open(child, None);
         let slot = self.slot(child);
         self.step(slot, child, First { at, how: How::Born });
         let path = parent.and_then(|parent| self.split(parent, at));
-        let path = path.unwrap_or_else(|| self.trail.push(Node::Origin(child)));
+        let path = path.unwrap_or_else(|| self.push(Node::Origin(child)));
         self.go_on(slot, child, Stretch { since: at, state: State::New, path });
     }
 
@@ -274,6 +302,7 @@ impl Paths {
     fn lose(&mut self, what: Missing, at: Timestamp) {
         if what == Missing::Spans {
             self.open.clear();
+            self.requests_open = 0;
             self.are_spans_lost = true;
             return;
         }
@@ -307,20 +336,27 @@ impl Paths {
     /// The register of a thread.
     #[inline]
     fn slot(&mut self, tid: Tid) -> Slot {
+        let is_idle = self.is_idle();
         let Self { threads, trail, lost, ended, begin, .. } = self;
         threads.slot(&tid, || {
             if ended.contains(tid) {
                 return Register::ended(*begin);
             }
             let Some(at) = *lost else { return Register::UNSEEN };
-            let path = trail.push(Node::Left(tid));
+            let path = if is_idle { NOWHERE } else { trail.push(Node::Left(tid)) };
             let tail = Tail::Known(Stretch { since: at, state: State::Unknown(None), path });
             Register { first: Some(First { at, how: How::Lost }), wake: None, tail }
         })
     }
 
+    /// Adds a node to the trail, if somebody may follow a path there.
+    fn push(&mut self, node: Node) -> Id {
+        if self.is_idle() { NOWHERE } else { self.trail.push(node) }
+    }
+
     /// The path of a thread to now; `None` when it is nobody's.
     fn split(&mut self, tid: Tid, at: Timestamp) -> Option<Id> {
+        let is_idle = self.is_idle();
         let Self { threads, trail, .. } = self;
         let Tail::Known(Stretch { since, state, path }) = &mut threads.get_mut(&tid)?.tail else {
             return None;
@@ -330,35 +366,45 @@ impl Paths {
             State::Unknown(None) => What::Unknown,
             _ => return None,
         };
-        *path = trail.step(Step { before: *path, tid, what, begin: *since, end: at });
+        *path = match is_idle {
+            true => NOWHERE,
+            false => trail.step(Step { before: *path, tid, what, begin: *since, end: at }),
+        };
         *since = at;
         Some(*path)
     }
 
     /// What a thread did ends here; the path of it.
     fn step(&mut self, slot: Slot, tid: Tid, first: First) -> Id {
-        let register = self.threads.at(slot);
-        let Tail::Known(stretch) = &register.tail else {
+        let is_idle = self.is_idle();
+        let Self { threads, trail, waits, .. } = self;
+        let register = threads.at(slot);
+        let Tail::Known(Stretch { since, state, path }) = &register.tail else {
             register.first = Some(first);
-            return self.trail.push(Node::Left(tid));
+            return self.push(Node::Left(tid));
         };
-        let Stretch { since, state, path } = stretch.clone();
-        let goes_on = |what| Step { before: path, tid, what, begin: since, end: first.at };
+        if let State::Asleep(class) = state
+            && matches!(first.how, How::GotCpu | How::Seen)
+        {
+            waits.count(tid, class, Waker::Unknown, (*since, first.at));
+        }
+        if is_idle {
+            return NOWHERE;
+        }
+        let goes_on = |what| Step { before: *path, tid, what, begin: *since, end: first.at };
         match state {
-            State::Running => self.trail.step(goes_on(What::Running)),
-            State::Ready | State::New => self.trail.step(goes_on(What::Ready)),
+            State::Running => trail.step(goes_on(What::Running)),
+            State::Ready | State::New => trail.step(goes_on(What::Ready)),
             State::Unknown(Some(wake)) if first.how == How::GotCpu => {
-                let before = self.woken_path(tid, goes_on(What::Unknown), wake);
-                let ready = Step { before, begin: wake.at, ..goes_on(What::Ready) };
-                self.trail.step(ready)
+                let (wake, slept) = (*wake, goes_on(What::Unknown));
+                let ready = Step { begin: wake.at, ..goes_on(What::Ready) };
+                let before = self.woken_path(tid, slept, wake);
+                self.trail.step(Step { before, ..ready })
             }
-            State::Unknown(_) => self.trail.step(goes_on(What::Unknown)),
-            State::Ended => self.trail.push(Node::Origin(tid)),
+            State::Unknown(_) => trail.step(goes_on(What::Unknown)),
+            State::Ended => trail.push(Node::Origin(tid)),
             State::Asleep(class) => {
-                if matches!(first.how, How::GotCpu | How::Seen) {
-                    self.waits.count(tid, &class, Waker::Unknown, (since, first.at));
-                }
-                self.trail.step(goes_on(What::Asleep(Box::new(class), Waker::Unknown)))
+                trail.step(goes_on(What::Asleep(Box::new(class.clone()), Waker::Unknown)))
             }
         }
     }
@@ -376,7 +422,9 @@ impl Paths {
     }
 
     fn woken(&mut self, slot: Slot, tid: Tid, wake: Wake) {
-        let register = self.threads.at(slot);
+        let is_idle = self.is_idle();
+        let Self { threads, waits, .. } = self;
+        let register = threads.at(slot);
         let Tail::Known(Stretch { since, state, path }) = &mut register.tail else {
             register.wake.get_or_insert(wake);
             return;
@@ -386,7 +434,7 @@ impl Paths {
             State::Running | State::Ready => return,
             State::Ended => {
                 let since = *since;
-                let path = self.trail.push(Node::Origin(tid));
+                let path = self.push(Node::Origin(tid));
                 let state = State::Unknown(Some(wake));
                 return self.go_on(slot, tid, Stretch { since, state, path });
             }
@@ -396,14 +444,14 @@ impl Paths {
             }
             State::New => slept(What::Ready),
             State::Asleep(class) => {
-                let times = (*since, wake.at);
-                let class = class.clone();
-                let slept = slept(What::Asleep(Box::new(class.clone()), wake.by));
-                self.waits.count(tid, &class, wake.by, times);
-                slept
+                waits.count(tid, class, wake.by, (*since, wake.at));
+                match is_idle {
+                    true => slept(What::Ready),
+                    false => slept(What::Asleep(Box::new(class.clone()), wake.by)),
+                }
             }
         };
-        let path = self.woken_path(tid, slept, wake);
+        let path = if is_idle { NOWHERE } else { self.woken_path(tid, slept, wake) };
         self.go_on(slot, tid, Stretch { since: wake.at, state: State::Ready, path });
     }
 
@@ -472,12 +520,17 @@ impl Paths {
         self.ended_by = None;
         self.most = 0;
         self.requests.keep_slowest();
+        (self.is_outside, self.requests_open) = (false, 0);
+        self.cut_down(self.needed_from(of_left));
+    }
+
+    /// From when on somebody may follow the path of a thread.
+    fn needed_from(&self, of_left: bool) -> Timestamp {
         // A request whose path leads to the left boundary may go on there with any wake-up that waits for what comes before.
         let pending = self.requests.pending.iter().map(|(ended, _)| ended.begin);
         let open = self.open.values().copied().flatten();
         let begun = open.chain(pending).chain(self.asked.since).min();
-        let drawn_from = if of_left { Timestamp::MIN } else { begun.unwrap_or(Timestamp::MAX) };
-        self.cut_down(drawn_from);
+        if of_left { Timestamp::MIN } else { begun.unwrap_or(Timestamp::MAX) }
     }
 
     /// Keeps of the trail what somebody may still follow.
@@ -520,6 +573,18 @@ impl Paths {
         });
     }
 
+    /// Changes causes of waits that have ended where they are known to be others.
+    pub(crate) fn settle_causes(&mut self, known: &impl Fn(&ClassTerm) -> Option<ClassTerm>) {
+        self.waits.settle_causes(known);
+        self.change(&|what| {
+            if let What::Asleep(class, _) = what
+                && let Some(known) = known(class)
+            {
+                **class = known;
+            }
+        });
+    }
+
     fn change(&mut self, change: &impl Fn(&mut What)) {
         for node in &mut self.trail.0 {
             match node {
@@ -553,8 +618,9 @@ impl Paths {
             self.ended.insert(*tid);
             self.open.remove(tid);
         }
-        let gone: BTreeSet<Tid> = tids.iter().copied().collect();
-        self.threads.retain(|tid, _| !gone.contains(tid));
+        let mut gone = tids.to_vec();
+        gone.sort_unstable();
+        self.threads.retain(|tid, _| gone.binary_search(tid).is_err());
         self.waits.drop_empty();
     }
 
@@ -772,7 +838,7 @@ impl Paths {
 /// The number that a node has after it was moved; one that no node has when it is not there.
 fn renumbered(ids: &[Option<Id>], id: Id) -> Id {
     let n = usize::try_from(id).ok();
-    n.and_then(|n| ids.get(n).copied().flatten()).unwrap_or(Id::MAX)
+    n.and_then(|n| ids.get(n).copied().flatten()).unwrap_or(NOWHERE)
 }
 
 fn waker(doing: Doing, thread: Option<Tid>) -> Waker {

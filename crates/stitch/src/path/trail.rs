@@ -36,6 +36,9 @@ pub(crate) type Costs = BTreeMap<(Tid, What), u64>;
 /// The number of a node.
 pub(super) type Id = u32;
 
+/// The number of no node: of what nobody may follow.
+pub(super) const NOWHERE: Id = Id::MAX;
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Node {
     /// The path of this thread to the end of the stretch that crosses the left boundary.
@@ -104,13 +107,13 @@ pub(super) struct Trail(pub(super) Vec<Node>);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leaf {
     pub(super) path: Id,
-    /// Who asks for it may draw it from then on.
+    /// Who asks for it follows it to no earlier time.
     pub(super) drawn_from: Timestamp,
 }
 
 impl Trail {
     pub(super) fn push(&mut self, node: Node) -> Id {
-        let id = Id::try_from(self.0.len()).unwrap_or(Id::MAX);
+        let id = Id::try_from(self.0.len()).unwrap_or(NOWHERE);
         self.0.push(node);
         id
     }
@@ -151,7 +154,7 @@ impl Trail {
                     }
                     is_drawn = false;
                     walked.is_longer = true;
-                    (at, until) = (if *before < at { *before } else { Id::MAX }, *begin);
+                    (at, until) = (if *before < at { *before } else { NOWHERE }, *begin);
                     continue;
                 }
                 Some(Node::Origin(tid)) => (*tid, What::Unknown, from, at),
@@ -167,7 +170,7 @@ impl Trail {
                 is_drawn = walked.draw(Hop { begin, end: until, tid, what }, most);
             }
             // What comes before has a smaller number, also in a file that somebody else wrote.
-            (at, until) = (if before < at { before } else { Id::MAX }, begin);
+            (at, until) = (if before < at { before } else { NOWHERE }, begin);
         }
         Some(walked)
     }
@@ -190,7 +193,7 @@ impl Trail {
             }
             let before = |id: Id| {
                 let n = usize::try_from(id).ok();
-                let new = n.and_then(|n| ids.get(n).copied().flatten()).unwrap_or(Id::MAX);
+                let new = n.and_then(|n| ids.get(n).copied().flatten()).unwrap_or(NOWHERE);
                 let is_shared = n.and_then(|n| marks.get(n)).is_none_or(|mark| mark.uses > 1);
                 (new, is_shared)
             };
@@ -246,7 +249,15 @@ impl Trail {
     fn marks(&self, leaves: &[Leaf]) -> Vec<Mark> {
         let mut marks = vec![Mark::UNUSED; self.0.len()];
         for leaf in leaves {
-            mark(&mut marks, leaf.path, leaf.drawn_from, 1);
+            let end = match self.node(leaf.path) {
+                Some(Node::Sum { end, .. } | Node::Step(Step { end, .. })) => *end,
+                Some(Node::Left(_) | Node::Origin(_) | Node::Either { .. }) | None => {
+                    Timestamp::MAX
+                }
+            };
+            if leaf.drawn_from < end {
+                mark(&mut marks, leaf.path, leaf.drawn_from, 1);
+            }
         }
         for (n, node) in self.0.iter().enumerate().rev() {
             let Some(&Mark { uses, drawn_from, hops }) = marks.get(n) else { continue };
@@ -255,6 +266,9 @@ impl Trail {
             }
             match node {
                 Node::Left(_) | Node::Origin(_) => {}
+                // What lies before that, nobody may follow.
+                Node::Sum { begin, .. } | Node::Step(Step { begin, .. })
+                    if *begin <= drawn_from => {}
                 Node::Sum { before, .. } => mark(&mut marks, *before, drawn_from, usize::MAX),
                 Node::Step(step) => {
                     let goes_on = match self.node(step.before) {

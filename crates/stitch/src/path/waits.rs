@@ -111,6 +111,23 @@ impl WaitsOf {
         self.causes.rekey(is_settled, |class| *class = class.resolved(left), add);
     }
 
+    /// Takes no more room than it needs.
+    pub(crate) fn shrink(&mut self) {
+        self.causes.shrink();
+        self.wakers.shrink();
+    }
+
+    /// Changes causes that are known to be others.
+    pub(crate) fn settle_causes(&mut self, known: &impl Fn(&ClassTerm) -> Option<ClassTerm>) {
+        let add = |row: &mut WaitRow, more: WaitRow| row.append(&more);
+        let change = |class: &mut ClassTerm| {
+            if let Some(known) = known(class) {
+                *class = known;
+            }
+        };
+        self.causes.rekey(|class| known(class).is_none(), change, add);
+    }
+
     /// Puts in who woke where the left boundary's handlers decide.
     pub(crate) fn resolve_wakers(&mut self, told: impl Fn(Waker) -> Waker) {
         let is_settled = |waker: &Waker| !matches!(waker, Waker::LeftHandler(..));
@@ -119,10 +136,10 @@ impl WaitsOf {
     }
 
     pub(crate) fn append(&mut self, more: &Self) {
-        for (class, row) in more.causes.iter() {
+        for (class, row) in more.causes.iter_unordered() {
             self.causes.or_default(class).append(row);
         }
-        for (waker, stat) in more.wakers.iter() {
+        for (waker, stat) in more.wakers.iter_unordered() {
             self.wakers.or_default(waker).append(stat);
         }
     }
@@ -159,6 +176,10 @@ impl Waits {
         self.all_mut().for_each(|waits| waits.resolve_wakers(&told));
     }
 
+    pub(super) fn settle_causes(&mut self, known: &impl Fn(&ClassTerm) -> Option<ClassTerm>) {
+        self.all_mut().for_each(|waits| waits.settle_causes(known));
+    }
+
     fn all_mut(&mut self) -> impl Iterator<Item = &mut WaitsOf> {
         self.now.values_mut().chain(self.of_left.values_mut())
     }
@@ -188,8 +209,8 @@ impl Waits {
 
     pub(super) fn append(&mut self, right: Self) {
         self.sieve.append(right.sieve);
-        for (tid, more) in right.now.into_entries().filter(|(_, more)| !more.is_empty()) {
-            self.now.or_default(&tid).append(&more);
-        }
+        let mut now = right.now;
+        now.retain(|_, waits| !waits.is_empty());
+        self.now.add_all(now, |waits, more| waits.append(&more));
     }
 }

@@ -245,6 +245,8 @@ impl Window {
             self.set_pair(context, exit, &in_flight, [one, other]);
         }
         if let InFlight::Call(spare) = in_flight {
+            let may_be_gone = spare.file.as_ref().is_some_and(Ident::has_identity);
+            self.since_look += usize::from(may_be_gone);
             self.spare = Some(spare);
         }
     }

@@ -15,6 +15,14 @@ pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
 
+/// What to add to a time of `CLOCK_MONOTONIC` for nanoseconds since the Unix epoch, as both clocks stand now.
+pub(crate) fn monotonic_to_unix_ns() -> u64 {
+    let before = monotonic_ns();
+    let now = nanoseconds(ClockId::Realtime);
+    let between = before + monotonic_ns().saturating_sub(before) / 2;
+    now.saturating_sub(between)
+}
+
 /// Seconds since the Unix epoch.
 pub(super) fn unix_seconds() -> u64 {
     nanoseconds(ClockId::Realtime) / 1_000_000_000

@@ -11,6 +11,7 @@
 //! address is always looked up in what was mapped at that moment.
 
 mod change;
+mod packets;
 mod perf;
 mod processes;
 mod programs;
@@ -34,10 +35,11 @@ use self::perf::SideBand;
 use self::processes::{CodeFile, Processes};
 use self::programs::{Programs, Storage};
 use self::sample::RawSample;
-use self::tables::Tables;
+use self::tables::{Code, Tables};
 use crate::error::{Error, Result};
 use crate::kernel::clock;
 
+pub use packets::Packer;
 pub use programs::Counts;
 pub use sample::StackEnd;
 pub use tables::FilesLeftOut;
@@ -63,7 +65,7 @@ pub struct Config {
 }
 
 /// One sample.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Sample {
     /// `CLOCK_MONOTONIC`, nanoseconds.
     pub time_ns: u64,
@@ -77,6 +79,8 @@ pub struct Sample {
     pub tid: Tid,
     /// The thread's name.
     pub name: Vec<u8>,
+    /// The program of the process.
+    executable: Option<Arc<CodeFile>>,
     /// Where it ran.
     pub cpu: CpuId,
     /// Number of its control group.
@@ -90,7 +94,7 @@ pub struct Sample {
 }
 
 /// A frame of a process's stack.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct UserFrame {
     /// The instruction, or of a caller one inside the call.
     pub address: u64,
@@ -99,11 +103,14 @@ pub struct UserFrame {
 }
 
 /// A place in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct FilePlace {
     file: Arc<CodeFile>,
+    code: Option<Arc<Code>>,
     /// Bytes from the file's begin.
-    pub offset: u64,
+    offset: u64,
+    /// Begin and end of its mapping, and where in the file that begins.
+    memory: (u64, u64, u64),
 }
 
 impl FilePlace {

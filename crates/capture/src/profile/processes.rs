@@ -43,6 +43,8 @@ pub(super) struct Mapping {
 pub(super) struct Process {
     /// Stretches by where they begin; none overlaps another.
     pub(super) code: BTreeMap<u64, Mapping>,
+    /// The program: what was mapped first.
+    pub(super) executable: Option<Arc<CodeFile>>,
     /// Until when this holds: the last change.
     pub(super) changed_ns: u64,
     /// Stretches that found no room.
@@ -68,17 +70,21 @@ impl Processes {
             Change::Map { pid, begin, len, file_offset, contents, path } => {
                 let file = self.file(CodeFile { contents, path });
                 let Some(process) = self.process(pid, at_ns) else { return };
+                if process.executable.is_none() && !file.is_anonymous() {
+                    process.executable = Some(Arc::clone(&file));
+                }
                 process.map(begin, begin.saturating_add(len), file_offset, file);
             }
             Change::Exec { pid, .. } => {
                 let Some(process) = self.process(pid, at_ns) else { return };
                 process.code.clear();
+                process.executable = None;
                 process.left_out = 0;
             }
             Change::Fork { pid, parent } if pid != parent => {
-                let code = self.all.get(&parent).map(|parent| parent.code.clone());
+                let parent = self.all.get(&parent).cloned().unwrap_or_default();
                 let Some(process) = self.process(pid, at_ns) else { return };
-                process.code = code.unwrap_or_default();
+                (process.code, process.executable) = (parent.code, parent.executable);
             }
             // A thread; the process goes on when its first one ends.
             Change::Fork { .. } | Change::Exit { .. } => {}

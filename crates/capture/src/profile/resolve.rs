@@ -30,7 +30,9 @@ pub(super) fn resolve(
         Some(process) => walk_copy(raw, process, tables, outer)?,
         None => (raw.user_frames().collect(), raw.end),
     };
-    let frame = |address| UserFrame { address, file: process.and_then(|it| place(it, address)) };
+    let frame =
+        |address| UserFrame { address, file: process.and_then(|it| place(it, address, tables)) };
+    let executable = process.and_then(|it| it.executable.clone());
     let name = raw.name.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(Sample {
         time_ns: raw.time_ns,
@@ -39,6 +41,7 @@ pub(super) fn resolve(
         process_start_ns: raw.process_start_ns,
         tid: raw.tid,
         name: name.to_vec(),
+        executable,
         cpu: raw.cpu,
         cgroup: raw.cgroup,
         kernel: raw.kernel_frames().collect(),
@@ -47,11 +50,13 @@ pub(super) fn resolve(
     })
 }
 
-fn place(process: &Process, address: u64) -> Option<FilePlace> {
+fn place(process: &Process, address: u64, tables: &Tables) -> Option<FilePlace> {
     let (begin, mapping) = process.find(address)?;
     let file = mapping.file.clone();
-    (!file.is_anonymous())
-        .then(|| FilePlace { file, offset: mapping.file_offset.wrapping_add(address - begin) })
+    let code = tables.known(&file);
+    let offset = mapping.file_offset.wrapping_add(address - begin);
+    let memory = (begin, mapping.end, mapping.file_offset);
+    Some(FilePlace { file, code, offset, memory })
 }
 
 fn walk_copy(

@@ -1,5 +1,6 @@
 //! The unwind tables of files, where the program finds them.
 
+use std::sync::OnceLock;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -10,6 +11,8 @@ use std::sync::Arc;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use model::Pid;
 use object::{ReadCache, ReadRef};
+use sha2::{Digest, Sha256};
+use symbols::Functions;
 use unwind::{Image, Segment, Table};
 
 use super::change::Contents;
@@ -29,6 +32,21 @@ pub(super) struct Code {
     pub(super) blocks: u32,
     pub(super) table: Table,
     segments: Vec<Segment>,
+    identity: Identity,
+    /// What names are read of when they are first asked for: the file may be gone by then.
+    source: Option<Source>,
+    functions: OnceLock<Option<Functions>>,
+}
+
+/// How others know a file's contents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Identity {
+    /// It could not be read.
+    Unknown,
+    /// The linker's build id, in hexadecimal digits.
+    BuildId(String),
+    /// Of one without: a hash of its ends and its length, in hexadecimal digits.
+    Hash(String),
 }
 
 impl Code {
@@ -36,6 +54,25 @@ impl Code {
     pub(super) fn moved_by(&self, begin: u64, file_offset: u64) -> Option<u64> {
         let address = unwind::code_address(&self.segments, file_offset)?;
         Some(begin.wrapping_sub(address))
+    }
+
+    /// The file's own address of a byte of it.
+    pub(super) fn address_of(&self, file_offset: u64) -> Option<u64> {
+        unwind::code_address(&self.segments, file_offset)
+    }
+
+    /// How others know its contents.
+    pub(super) const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Its functions; `None` when it could not be read.
+    pub(super) fn functions(&self) -> Option<&Functions> {
+        let read = || match self.source.as_ref()? {
+            Source::File(file) => Functions::of(&ReadCache::new(file)).ok(),
+            Source::Bytes(bytes) => Functions::of(&**bytes).ok(),
+        };
+        self.functions.get_or_init(read).as_ref()
     }
 }
 
@@ -80,6 +117,11 @@ impl Tables {
         Ok(code)
     }
 
+    /// The code of a file that was read.
+    pub(super) fn known(&self, file: &Arc<CodeFile>) -> Option<Arc<Code>> {
+        self.by_file.get(file).map(Arc::clone)
+    }
+
     /// Forgets files that no process has mapped.
     pub(super) fn forget_unused(&mut self, outer: &impl MapCore) {
         let free = &mut self.free;
@@ -100,68 +142,102 @@ impl Tables {
         pid: Pid,
         range: (u64, u64),
     ) -> Result<Code> {
-        let nothing =
-            || Code { number: 0, blocks: 0, table: Table::default(), segments: Vec::new() };
-        let found = match open(file, pid, range) {
-            Ok(Opened::File(opened)) => read(&ReadCache::new(opened), file),
-            Ok(Opened::Bytes(bytes)) => read(&*bytes, file),
-            Err(_gone) => Err(Unusable::Unreadable),
+        let mut code = Code {
+            number: 0,
+            blocks: 0,
+            table: Table::default(),
+            segments: Vec::new(),
+            identity: Identity::Unknown,
+            source: None,
+            functions: OnceLock::new(),
         };
-        let (table, segments) = match found {
-            Ok(found) => found,
-            Err(Unusable::Unreadable) => {
-                self.left_out.unreadable += 1;
-                return Ok(nothing());
-            }
-            Err(Unusable::WithoutRows) => {
-                self.left_out.without_rows += 1;
-                return Ok(nothing());
-            }
+        let Ok(source) = open(file, pid, range) else {
+            self.left_out.unreadable += 1;
+            return Ok(code);
         };
+        let found = match &source {
+            Source::File(opened) => read(&ReadCache::new(opened), file),
+            Source::Bytes(bytes) => read(&**bytes, file),
+        };
+        let Some(found) = found else {
+            self.left_out.unreadable += 1;
+            return Ok(code);
+        };
+        (code.segments, code.identity, code.source) =
+            (found.segments, found.identity, Some(source));
+        let Some(table) = found.table else {
+            self.left_out.without_rows += 1;
+            return Ok(code);
+        };
+        code.table = table;
         let Some(number) = self.free.pop().or_else(|| {
             self.next += 1;
             (self.next <= MAX_TABLES).then_some(self.next)
         }) else {
             self.left_out.no_room += 1;
-            return Ok(nothing());
+            return Ok(code);
         };
-        let (map, blocks) = blocks(&table)?;
+        let (map, blocks) = blocks(&code.table)?;
         let descriptor = map.as_fd().as_raw_fd().to_ne_bytes();
         outer
             .update(&number.to_ne_bytes(), &descriptor, MapFlags::ANY)
             .map_err(Error::bpf("give the program an unwind table"))?;
-        Ok(Code { number, blocks, table, segments })
+        (code.number, code.blocks) = (number, blocks);
+        Ok(code)
     }
 }
 
-enum Unusable {
-    Unreadable,
-    WithoutRows,
+/// What is read of a file when it is first met.
+struct Found {
+    /// `None` when nothing tells how to unwind its code.
+    table: Option<Table>,
+    segments: Vec<Segment>,
+    identity: Identity,
 }
 
-fn read<'a, R: ReadRef<'a>>(
-    bytes: R,
-    file: &CodeFile,
-) -> std::result::Result<(Table, Vec<Segment>), Unusable> {
-    let image = Image::parse(bytes).map_err(|_not_elf| Unusable::WithoutRows)?;
+/// `None` when it is no executable, or another one than what is mapped.
+fn read<'a, R: ReadRef<'a>>(bytes: R, file: &CodeFile) -> Option<Found> {
+    let image = Image::parse(bytes).ok()?;
     if let (Contents::BuildId(mapped), Some(found)) = (&file.contents, image.build_id())
         && mapped != found
     {
-        return Err(Unusable::Unreadable);
+        return None;
     }
-    let (table, _) = Table::of(&image).map_err(|_none| Unusable::WithoutRows)?;
-    Ok((table, image.segments().to_vec()))
+    let identity = match image.build_id() {
+        Some(id) => Identity::BuildId(hex(id)),
+        None => content_hash(bytes).map_or(Identity::Unknown, Identity::Hash),
+    };
+    let table = Table::of(&image).ok().map(|(table, _)| table);
+    Some(Found { table, segments: image.segments().to_vec(), identity })
 }
 
-enum Opened {
+/// `htlhash` of OpenTelemetry's profiles: the first 16 bytes of SHA-256 over the first and the last 4,096 bytes of a file and its length.
+fn content_hash<'a, R: ReadRef<'a>>(file: R) -> Option<String> {
+    const END_BYTES: u64 = 4096;
+    let len = file.len().ok()?;
+    let ends = END_BYTES.min(len);
+    let mut hash = Sha256::new();
+    hash.update(file.read_bytes_at(0, ends).ok()?);
+    hash.update(file.read_bytes_at(len - ends, ends).ok()?);
+    hash.update(len.to_be_bytes());
+    hash.finalize().get(..16).map(hex)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Where a file's bytes are.
+#[derive(Debug)]
+enum Source {
     File(File),
     Bytes(Vec<u8>),
 }
 
 /// Opens what is mapped there, also when it was deleted or lies in another mount namespace; else what has its name now.
-fn open(file: &CodeFile, pid: Pid, (begin, end): (u64, u64)) -> io::Result<Opened> {
+fn open(file: &CodeFile, pid: Pid, (begin, end): (u64, u64)) -> io::Result<Source> {
     if file.path.as_os_str() == "[vdso]" {
-        return own_vdso().map(Opened::Bytes);
+        return own_vdso().map(Source::Bytes);
     }
     let process = PathBuf::from(format!("/proc/{}", pid.get()));
     let mapped = File::open(process.join(format!("map_files/{begin:x}-{end:x}")));
@@ -169,7 +245,7 @@ fn open(file: &CodeFile, pid: Pid, (begin, end): (u64, u64)) -> io::Result<Opene
         let inside = file.path.strip_prefix("/").unwrap_or(&file.path);
         File::open(process.join("root").join(inside)).or_else(|_gone| File::open(&file.path))
     });
-    opened.map(Opened::File)
+    opened.map(Source::File)
 }
 
 /// The kernel maps the same one into all processes of 64 bits.

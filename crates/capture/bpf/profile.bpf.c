@@ -333,7 +333,7 @@ int on_clock(struct bpf_perf_event_data *ctx)
 		cpu->idle++;
 		return 0;
 	}
-	if (only_listed && !bpf_map_lookup_elem(&listed, &tgid)) {
+	if (only_listed && (tgid == own_tgid || !bpf_map_lookup_elem(&listed, &tgid))) {
 		cpu->unlisted++;
 		return 0;
 	}

@@ -33,6 +33,8 @@ struct Arguments {
 enum Command {
     /// Trace this machine into a folder or to a relay
     Capture(command::capture::Args),
+    /// Sample which functions the machine's time goes to (needs root)
+    Profile(command::profile::Args),
     /// Print the event records of recordings, merged in time
     Read(command::read::Args),
     /// Show recording sessions of a relay while they are written
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
         Command::Capture(args) => command::capture::run(args),
+        Command::Profile(args) => command::profile::run(args),
         Command::Read(args) => command::read::run(&args),
         Command::Live(args) => command::live::run(&args),
         Command::Ctf(args) => command::ctf::run(&args),

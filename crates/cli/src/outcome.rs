@@ -7,6 +7,8 @@
 //! | 2 | could not run: usage, files, peers |
 //! | 3 | a peer was lost on the way: run again, it goes on from what is kept |
 //! | 130 | told to stop, by a signal |
+//!
+//! `throughline profile -- COMMAND` ends with the command's code.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -19,6 +21,8 @@ pub(crate) enum Outcome {
     Done,
     /// It ran, and the answer is no; what was wrong has been said on standard error.
     No,
+    /// A command that it ran ended with this code.
+    Exit(u8),
 }
 
 /// Prints a failure as one line, its causes joined by `: `, and gives the exit code.
@@ -27,6 +31,7 @@ pub(crate) fn report(result: anyhow::Result<Outcome>) -> ExitCode {
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::No) => ExitCode::from(1),
+        Ok(Outcome::Exit(code)) => ExitCode::from(code),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&format!("throughline: {error:#}"));

@@ -10,15 +10,15 @@ use rustix::process::geteuid;
 #[non_exhaustive]
 pub enum Unavailable {
     /// Loading tracing programs needs `CAP_BPF` and `CAP_PERFMON`, or `CAP_SYS_ADMIN`.
-    #[error("no kernel trace: it needs root, or the capabilities CAP_BPF and CAP_PERFMON")]
+    #[error("it needs root, or the capabilities CAP_BPF and CAP_PERFMON")]
     Privilege,
     /// The kernel does not describe its types.
     #[error(
-        "no kernel trace: this kernel has no type information (/sys/kernel/btf/vmlinux is missing; CONFIG_DEBUG_INFO_BTF)"
+        "this kernel has no type information (/sys/kernel/btf/vmlinux is missing; CONFIG_DEBUG_INFO_BTF)"
     )]
     NoTypeInformation,
     /// The table of system calls is that of x86-64.
-    #[error("no kernel trace: only x86-64 is supported")]
+    #[error("only x86-64 is supported")]
     Architecture,
 }
 

@@ -58,7 +58,7 @@ const MAX_WAITING_BYTES: usize = 64 << 20;
 pub struct Config {
     /// How often a second on each CPU.
     pub frequency_hz: u64,
-    /// These processes and those they start from now on; `None`: all.
+    /// These processes and those they start from now on; `None`: all. This process is listed for those it starts alone.
     pub processes: Option<Vec<Pid>>,
     /// When to stop by itself; `None`: only when told.
     pub duration: Option<Duration>,

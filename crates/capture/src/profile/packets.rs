@@ -150,8 +150,7 @@ impl Open {
             let why = if place.file.is_anonymous() { Unnamed::Anonymous } else { Unnamed::NoFile };
             return self.builder.frame(&unnamed(frame.address, why));
         };
-        // Where a file is mapped is a part of the frame.
-        let key = (address_of(code) ^ usize::try_from(place.memory.0).unwrap_or(0), place.offset);
+        let key = (address_of(code), place.offset);
         if let Some(known) = self.user.get(&key) {
             return Ok(*known);
         }
@@ -167,10 +166,12 @@ impl Open {
             Identity::Hash(hash) => Some(BuildId::HtlHash(hash)),
             Identity::Unknown => None,
         };
-        let (memory_start, memory_limit, file_offset) = place.memory;
+        // By the file's own addresses, so that a file is one mapping wherever the loader puts it.
+        let (begin, end, file_offset) = place.memory;
+        let memory_start = code.address_of(file_offset).unwrap_or(0);
         let mapping = Mapping {
             memory_start,
-            memory_limit,
+            memory_limit: memory_start.saturating_add(end.saturating_sub(begin)),
             file_offset,
             path: &path,
             build_ids: build_id.as_slice(),

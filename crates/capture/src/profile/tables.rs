@@ -1,12 +1,12 @@
 //! The unwind tables of files, where the program finds them.
 
-use std::sync::OnceLock;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::OnceLock;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use model::Pid;

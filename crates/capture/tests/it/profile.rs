@@ -8,8 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use capture::profile::{self, Config, Report, Sample, StackEnd};
+use ::profile::view::{Weights, folded};
+use ::profile::{Limits, Request};
+use capture::profile::{self, Config, Packer, Report, Sample, StackEnd};
 use model::Pid;
 
 use crate::support::{are_installed, can_trace, wait_for};
@@ -157,4 +160,42 @@ fn samples_of_short_lives_are_whole_too() {
     assert!(lives.len() > 2, "{} samples, {report:?}", samples.len());
     let whole = of_program.iter().filter(|it| it.end == StackEnd::Root).count();
     assert!(whole * 100 >= of_program.len() * 95, "{whole} of {}", of_program.len());
+}
+
+/// Decoded from its bytes alone, a packet has names for all frames and breaks no rule.
+#[test]
+fn a_packet_tells_all_names_by_itself() {
+    if !can_trace() || !are_installed(&["cc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "deep", DEEP);
+    let running = Running::start(&program, &["5"]);
+    let sampling = Sampling::start(config(Some(vec![running.pid()])));
+    sampling.wait(100);
+    let (_, samples) = sampling.finish();
+    drop(running);
+    fs::remove_file(&program).unwrap();
+    let mut packer = Packer::new(Duration::from_millis(100), 397);
+    let mut packets: Vec<_> = samples.iter().filter_map(|sample| packer.add(sample)).collect();
+    packets.extend(packer.finish());
+    assert!(packets.len() > 1);
+    let mut weights = Weights::new();
+    for packet in &packets {
+        let request = Request::decode(&packet.bytes, Limits::default()).unwrap();
+        assert_eq!(request.check(), []);
+        assert!(weights.add(&request));
+        assert!(!weights.add(&request), "the same packet again counts nothing");
+    }
+    assert_eq!(weights.samples(), samples.len() as u64);
+    let folded = folded(&weights);
+    let expected = "deep;_start;";
+    let whole = ";main;odd;even;odd;even;odd;even";
+    assert!(folded.lines().any(|line| line.starts_with(expected)), "{folded}");
+    assert!(
+        folded
+            .lines()
+            .any(|line| line.contains(whole) || line.contains(";main;even;odd;even;odd;even;odd")),
+        "{folded}"
+    );
 }

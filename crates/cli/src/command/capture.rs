@@ -118,7 +118,7 @@ struct Target {
 pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
     let What::Kernel(args) = args.what;
     let config = args.into_config()?;
-    kernel::preflight()?;
+    kernel::preflight().context("no kernel trace")?;
     let report = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod ctf;
 pub(crate) mod lami;
 pub(crate) mod live;
+pub(crate) mod profile;
 pub(crate) mod read;
 pub(crate) mod relay;
 #[cfg(feature = "sql")]

@@ -25,6 +25,7 @@ mod machines;
 mod main_job;
 mod periods;
 mod process;
+mod profile;
 mod read;
 mod read_options;
 mod sealed;

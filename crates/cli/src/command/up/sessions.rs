@@ -34,7 +34,7 @@ impl Sessions {
     pub(super) fn after(interrupted: &[Interrupted]) -> Self {
         let kernel = match capture::kernel::preflight() {
             Ok(()) => KernelHalf::NotStarted,
-            Err(reason) => KernelHalf::Missing { reason: reason.to_string() },
+            Err(reason) => KernelHalf::Missing { reason: format!("no kernel trace: {reason}") },
         };
         let mut sessions = Self { kernel, ..Self::default() };
         for chunk in interrupted {

@@ -170,8 +170,8 @@ impl Stream {
 
     fn address(&mut self, file: usize, random: &mut Random) -> u32 {
         let kind = self.files[file].kind;
-        let again =
-            self.addresses.iter().rev().take(60).find(|a| a.file == file && random.below(5) < 2);
+        let often = random.below(5) < 2;
+        let again = self.addresses.iter().rev().take(60).find(|a| often && a.file == file);
         let (function, source, line, address) = match (again, kind) {
             // Another place in a function that was seen.
             (Some(a), _) => {

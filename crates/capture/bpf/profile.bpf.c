@@ -16,6 +16,9 @@ const volatile bool only_listed;
 
 struct sampling sampling[CPUS];
 
+/* From when on nothing is sampled any more; user space may be busy at that moment. 0: never. */
+__u64 end_ns;
+
 /* How many more stacks may be copied, for all CPUs; user space refills it. */
 __s64 stack_quota;
 
@@ -328,6 +331,8 @@ int on_clock(struct bpf_perf_event_data *ctx)
 	__s32 tgid = task->tgid;
 	struct scratch *s;
 	long kernel_bytes;
+	if (end_ns && bpf_ktime_get_ns() >= end_ns)
+		return 0;
 	cpu->runs++;
 	if (task->pid == 0) {
 		cpu->idle++;

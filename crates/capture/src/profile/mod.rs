@@ -160,6 +160,7 @@ pub fn sample(
         told: BTreeSet::new(),
         ended: BTreeSet::new(),
         report: Report::default(),
+        end_ns: u64::MAX,
         each,
     };
     sampler.run(config, stop, started)
@@ -208,6 +209,8 @@ struct Sampler<'obj, F> {
     /// Processes of which a thread ended.
     ended: BTreeSet<Pid>,
     report: Report,
+    /// When the clocks stop: `CLOCK_MONOTONIC`.
+    end_ns: u64,
     each: F,
 }
 
@@ -237,24 +240,21 @@ impl<F: FnMut(Sample)> Sampler<'_, F> {
         let queue = Rc::new(RefCell::new(Queue::default()));
         let into = Rc::clone(&queue);
         let ring = self.programs.ring(move |bytes| into.borrow_mut().push(bytes))?;
-        self.programs.start(&cpus, config.frequency_hz)?;
-        started();
-        let begin_ns = clock::monotonic_ns();
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let length_ns = config.duration.map_or(u64::MAX, nanoseconds);
+        self.end_ns = clock::monotonic_ns().saturating_add(length_ns);
+        self.programs.start(&cpus, config.frequency_hz, self.end_ns)?;
+        started();
         loop {
-            let is_over = stop.load(Ordering::Relaxed)
-                || clock::monotonic_ns().saturating_sub(begin_ns) >= length_ns;
-            if is_over {
-                self.programs.stop();
-            } else {
+            let is_over = self.is_over(stop);
+            if !is_over {
                 ring.poll(TICK).map_err(Error::bpf("wait for samples"))?;
             }
             // What happened before this moment is in the side bands when they are read after it.
             let until_ns = if is_over { u64::MAX } else { clock::monotonic_ns() };
             ring.consume().map_err(Error::bpf("read samples"))?;
             let samples = queue.borrow_mut().take(until_ns);
-            self.turn(samples)?;
+            self.turn(samples, stop)?;
             if is_over {
                 break;
             }
@@ -271,7 +271,7 @@ impl<F: FnMut(Sample)> Sampler<'_, F> {
     }
 
     /// Goes through samples and all that happened, in order.
-    fn turn(&mut self, samples: Vec<(u64, Vec<u8>)>) -> Result<()> {
+    fn turn(&mut self, samples: Vec<(u64, Vec<u8>)>, stop: &AtomicBool) -> Result<()> {
         let mut happened = Vec::new();
         for side_band in &mut self.side_bands {
             happened.extend(changes(side_band.read(), &mut self.report.malformed));
@@ -294,15 +294,29 @@ impl<F: FnMut(Sample)> Sampler<'_, F> {
             let sample = resolve::resolve(&raw, &self.processes, &mut self.tables, outer)?;
             self.report.samples += 1;
             (self.each)(sample);
+            self.is_over(stop);
         }
         happened.for_each(|change| self.apply(change));
         let changed = self.processes.take_changed();
         wanted.extend(changed.into_iter().filter(|pid| self.told.contains(pid)));
         for pid in wanted {
+            // Files may take long to read; what is learnt too late is of no use.
+            if self.is_over(stop) {
+                break;
+            }
             self.tell(pid)?;
         }
         self.forget_ended();
         Ok(())
+    }
+
+    /// Whether the time is over, or someone says so. The clocks stand from then on.
+    fn is_over(&mut self, stop: &AtomicBool) -> bool {
+        let is_over = stop.load(Ordering::Relaxed) || clock::monotonic_ns() >= self.end_ns;
+        if is_over {
+            self.programs.stop();
+        }
+        is_over
     }
 
     /// Tells the program what is known of a process.

@@ -103,11 +103,14 @@ impl<'obj> Programs<'obj> {
         Ok(())
     }
 
-    /// Starts a clock on each CPU.
+    /// Starts a clock on each CPU, which counts for nothing from `end_ns` on (`CLOCK_MONOTONIC`).
     ///
     /// # Errors
     /// [`Error::Os`] when there is no clock, [`Error::Bpf`] when the kernel refuses.
-    pub(super) fn start(&mut self, cpus: &[i32], frequency_hz: u64) -> Result<()> {
+    pub(super) fn start(&mut self, cpus: &[i32], frequency_hz: u64, end_ns: u64) -> Result<()> {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
+            bss.end_ns = end_ns;
+        }
         for cpu in cpus {
             let clock = perf::clock(*cpu, frequency_hz).map_err(Error::os("start the clock"))?;
             let attached = self.skeleton.progs.on_clock.attach_perf_event(clock.as_raw_fd());

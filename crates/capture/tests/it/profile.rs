@@ -199,3 +199,21 @@ fn a_packet_tells_all_names_by_itself() {
         "{folded}"
     );
 }
+
+/// Processes that were there before are known as well as those that begin.
+#[test]
+fn the_whole_machine_is_sampled_to_the_root_after_the_first_moments() {
+    if !can_trace() || !are_installed(&["cc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "deep", DEEP);
+    let running = Running::start(&program, &["20"]);
+    let sampling = Sampling::start(config(None));
+    sampling.wait(600);
+    let (report, samples) = sampling.finish();
+    is_conserved(&report, &samples);
+    let of_program = || samples.iter().filter(|it| it.pid == running.pid());
+    let whole = of_program().filter(|it| it.end == StackEnd::Root).count();
+    assert!(whole * 10 > of_program().count() * 9, "{whole} of {}", of_program().count());
+}

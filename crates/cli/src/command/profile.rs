@@ -17,6 +17,7 @@ use clap::{Subcommand, ValueEnum};
 use model::Pid;
 use profile::view::{Weights, diff_text, flame_graph, folded, hottest};
 use profile::{Limits, Packet, Request};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use self::files::Read;
 use crate::outcome::{Outcome, complain};
@@ -164,9 +165,12 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
     let report = sample(
         &config,
         &stopped,
-        || match &mut command {
-            Some(command) => ran = Some(Ran::start(command, stop)),
-            None => complain("sampling; Ctrl-C ends"),
+        || {
+            match &mut command {
+                Some(command) => ran = Some(Ran::start(command, stop)),
+                None => complain("sampling; Ctrl-C ends"),
+            }
+            allow_files();
         },
         |sample| packets.extend(packer.add(&sample)),
     )?;
@@ -180,6 +184,14 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
     match status {
         Some(status) if !status.success() => Ok(Outcome::Exit(code(status))),
         _ => Ok(Outcome::Done),
+    }
+}
+
+/// Each file that is sampled stays open: as many as the system allows. The command that is run has its own bound already.
+fn allow_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    if setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {
+        complain("no more files may be open than before: functions of some may have no names");
     }
 }
 

@@ -67,7 +67,8 @@ fn requests_to_a_disk_are_of_the_thread_that_asked_and_disks_have_their_names() 
         testkit::skip("the temporary folder's file system writes to no disk of this machine");
         return;
     }
-    assert_eq!(sectors, 50 * 8);
+    // While the disk is busy a worker of the kernel may issue a request for the thread.
+    assert!((40 * 8..=50 * 8).contains(&sectors), "{sectors}");
     assert!(issued.is_subset(&done), "{issued:?} {done:?}");
     assert_eq!(other, [""; 0]);
     for (name, found) in &names {

@@ -121,9 +121,10 @@ fn handlers_end_and_have_the_names_of_proc_interrupts() {
     captured(&trace, &[Group::Interrupts], || assert!(child.go().success()));
     let lines = fs::read_to_string("/proc/interrupts").unwrap();
     let mut foreign = Vec::new();
-    // The programs are attached one after the other: from the first end on, begins and ends take turns.
+    // The programs are attached one after the other: from the first end on, begins and ends take turns, but for those that a
+    // program missed because it was interrupted by itself.
     let (mut ended, mut open) = (BTreeSet::new(), BTreeSet::new());
-    let mut softirqs = 0;
+    let (mut softirqs, mut handlers, mut unmatched) = (0, 0, 0);
     read_streams(&trace, |cpu, event| {
         let line = |field| (cpu, event.name().contains("soft"), number(event, field));
         match event.name() {
@@ -135,18 +136,19 @@ fn handlers_end_and_have_the_names_of_proc_interrupts() {
                 if name.is_empty() || !of_irq.any(|line| line.contains(&name)) {
                     foreign.push((irq, name));
                 }
-                assert!(open.insert(line("irq")) || !ended.contains(&line("irq")));
+                handlers += 1;
+                unmatched += u32::from(!open.insert(line("irq")) && ended.contains(&line("irq")));
             }
             "irq_softirq_entry" => {
                 softirqs += 1;
-                assert!(open.insert(line("vec")) || !ended.contains(&line("vec")));
+                unmatched += u32::from(!open.insert(line("vec")) && ended.contains(&line("vec")));
             }
             "irq_handler_exit" => {
-                assert!(open.remove(&line("irq")) || !ended.contains(&line("irq")));
+                unmatched += u32::from(!open.remove(&line("irq")) && ended.contains(&line("irq")));
                 ended.insert(line("irq"));
             }
             "irq_softirq_exit" => {
-                assert!(open.remove(&line("vec")) || !ended.contains(&line("vec")));
+                unmatched += u32::from(!open.remove(&line("vec")) && ended.contains(&line("vec")));
                 ended.insert(line("vec"));
             }
             name => assert_eq!(name, "irq_softirq_raise"),
@@ -154,6 +156,10 @@ fn handlers_end_and_have_the_names_of_proc_interrupts() {
     });
     assert_eq!(foreign, []);
     assert!(softirqs > 0 && !ended.is_empty());
+    assert!(
+        unmatched <= 2 + (softirqs + handlers) / 50,
+        "{unmatched} of {softirqs} and {handlers}"
+    );
 }
 
 #[test]

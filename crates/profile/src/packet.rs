@@ -20,6 +20,8 @@ pub struct Packet {
     pub id: PacketId,
     /// The request.
     pub bytes: Vec<u8>,
+    /// When its window began, in nanoseconds since the epoch.
+    pub begin_unix_ns: u64,
     /// Samples in it.
     pub samples: usize,
 }

@@ -26,7 +26,8 @@ pub(crate) fn seal(builder: &mut Builder) -> Packet {
     out.message(2, |out| dictionary(builder, &numbers, out));
     let mut bytes = out.bytes;
     let id = sign(&mut bytes);
-    Packet { id, bytes, samples: builder.events.len() }
+    let begin_unix_ns = builder.window.begin_unix_ns;
+    Packet { id, bytes, begin_unix_ns, samples: builder.events.len() }
 }
 
 /// Names the packet after its content and writes the name into its profiles.

@@ -11,6 +11,7 @@
 //! address is always looked up in what was mapped at that moment.
 
 mod change;
+mod epoch;
 mod packets;
 mod perf;
 mod processes;
@@ -93,6 +94,15 @@ pub struct Sample {
     pub end: StackEnd,
 }
 
+/// What sampling tells as it goes on.
+#[derive(Debug, Clone)]
+pub enum Seen {
+    /// One sample.
+    Sample(Box<Sample>),
+    /// All samples before this time have been given: `CLOCK_MONOTONIC`, nanoseconds.
+    Until(u64),
+}
+
 /// A frame of a process's stack.
 #[derive(Debug, Clone)]
 pub struct UserFrame {
@@ -148,7 +158,23 @@ pub fn sample(
     config: &Config,
     stop: &AtomicBool,
     started: impl FnOnce(),
-    each: impl FnMut(Sample),
+    mut each: impl FnMut(Sample),
+) -> Result<Report> {
+    sample_in_time(config, stop, started, |seen| match seen {
+        Seen::Sample(sample) => each(*sample),
+        Seen::Until(_) => {}
+    })
+}
+
+/// As [`sample`], and says about ten times a second how far the samples have come, also when there are none.
+///
+/// # Errors
+/// As [`sample`].
+pub fn sample_in_time(
+    config: &Config,
+    stop: &AtomicBool,
+    started: impl FnOnce(),
+    each: impl FnMut(Seen),
 ) -> Result<Report> {
     let mut storage = Storage::new();
     let programs = Programs::load(&mut storage, config.frequency_hz, config.processes.is_some())?;
@@ -214,7 +240,7 @@ struct Sampler<'obj, F> {
     each: F,
 }
 
-impl<F: FnMut(Sample)> Sampler<'_, F> {
+impl<F: FnMut(Seen)> Sampler<'_, F> {
     fn run(mut self, config: &Config, stop: &AtomicBool, started: impl FnOnce()) -> Result<Report> {
         let cpus = scan::online_cpus().map_err(Error::os("list the CPUs"))?;
         self.programs.follow()?;
@@ -255,6 +281,7 @@ impl<F: FnMut(Sample)> Sampler<'_, F> {
             ring.consume().map_err(Error::bpf("read samples"))?;
             let samples = queue.borrow_mut().take(until_ns);
             self.turn(samples, stop)?;
+            (self.each)(Seen::Until(until_ns));
             if is_over {
                 break;
             }
@@ -293,7 +320,7 @@ impl<F: FnMut(Sample)> Sampler<'_, F> {
             let outer = self.programs.tables();
             let sample = resolve::resolve(&raw, &self.processes, &mut self.tables, outer)?;
             self.report.samples += 1;
-            (self.each)(sample);
+            (self.each)(Seen::Sample(Box::new(sample)));
             self.is_over(stop);
         }
         happened.for_each(|change| self.apply(change));

@@ -19,8 +19,13 @@ struct sampling sampling[CPUS];
 /* From when on nothing is sampled any more; user space may be busy at that moment. 0: never. */
 __u64 end_ns;
 
-/* How many more stacks may be copied, for all CPUs; user space refills it. */
+/* How many more stacks may be copied, and how many more samples of times off the CPU made, for all CPUs; user space refills them. */
 __s64 stack_quota;
+__s64 wait_quota;
+
+/* A time off the CPU of this length has a sample of its own; of shorter ones, one in proportion to its length has a sample that stands
+ * for so much. User space makes it longer where there would be too many. */
+__u64 wait_period_ns;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -95,7 +100,7 @@ struct scratch {
 };
 
 /* A buffer for each kind of program, because one may interrupt another. */
-enum { CLOCK_SCRATCH, SCRATCHES };
+enum { CLOCK_SCRATCH, WAIT_SCRATCH, SCRATCHES };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SCRATCHES);
@@ -304,22 +309,67 @@ static __always_inline __u32 copy_stack(struct scratch *s, __u32 at, struct samp
 	return copied;
 }
 
-static __always_inline void emit(struct scratch *s, __u32 body_bytes, struct sampling *cpu)
+/* Puts a sample into the ring; whether there was room. */
+static __always_inline bool emit(struct scratch *s, __u32 body_bytes, struct sampling *cpu)
 {
 	const __u64 WAKE_BYTES = 1 << 20;
 	__u64 bytes = sizeof(s->head) + body_bytes, flags = BPF_RB_NO_WAKEUP;
 	barrier_var(bytes);
 	if (bytes > sizeof(s->head) + sizeof(s->body))
-		return;
+		return false;
 	cpu->bytes_unwoken += bytes;
 	if (cpu->bytes_unwoken >= WAKE_BYTES) {
 		cpu->bytes_unwoken = 0;
 		flags = BPF_RB_FORCE_WAKEUP;
 	}
-	if (bpf_ringbuf_output(&samples, &s->head, bytes, flags))
-		cpu->no_room++;
-	else
-		cpu->sent++;
+	return !bpf_ringbuf_output(&samples, &s->head, bytes, flags);
+}
+
+/* Says of whom a sample is. */
+static __always_inline void begin(struct scratch *s, struct task_struct *task)
+{
+	s->head.time_ns = bpf_ktime_get_ns();
+	s->head.process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	s->head.cgroup = bpf_get_current_cgroup_id();
+	s->head.tid = task->pid;
+	s->head.tgid = task->tgid;
+	s->head.cpu = bpf_get_smp_processor_id();
+	s->head.user_frames = 0;
+	s->head.stack_bytes = 0;
+	s->head.end = END_NONE;
+	s->head.unused = 0;
+	s->head.pc = s->head.sp = s->head.fp = 0;
+	bpf_get_current_comm(s->head.comm, sizeof(s->head.comm));
+}
+
+/* The user registers of a thread that is in the kernel. Whether it is a 64-bit process's. */
+static __always_inline bool user_registers(struct sample_head *head, struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	head->pc = BPF_CORE_READ(regs, ip);
+	head->sp = BPF_CORE_READ(regs, sp);
+	head->fp = BPF_CORE_READ(regs, bp);
+	return BPF_CORE_READ(regs, cs) == USER_CODE_SEGMENT;
+}
+
+/* Walks the user stack of the thread that runs, from the registers in the head. */
+static __always_inline void walk_user(struct scratch *s)
+{
+	struct round round = { .s = s };
+	s->walk.pc = s->head.pc;
+	s->walk.sp = s->head.sp;
+	s->walk.fp = s->head.fp;
+	s->walk.mapping.begin = s->walk.mapping.end = 0;
+	s->walk.is_exact = 1;
+	bpf_loop(MAX_USER_FRAMES, walk_frame, &round, 0);
+	if (s->head.end == END_NONE)
+		s->head.end = END_TOO_DEEP;
+}
+
+/* Whether nothing is known of the process, so that its stack is to be walked outside. */
+static __always_inline bool is_to_be_copied(struct scratch *s)
+{
+	return s->head.end == END_NO_PROCESS || s->head.end == END_NO_MAPPING;
 }
 
 SEC("perf_event")
@@ -345,46 +395,22 @@ int on_clock(struct bpf_perf_event_data *ctx)
 	s = bpf_map_lookup_elem(&scratches, &which);
 	if (!s)
 		return 0;
-	s->head.time_ns = bpf_ktime_get_ns();
-	s->head.process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	begin(s, task);
 	s->head.weight_ns = period_ns;
-	s->head.cgroup = bpf_get_current_cgroup_id();
-	s->head.tid = task->pid;
-	s->head.tgid = tgid;
-	s->head.cpu = bpf_get_smp_processor_id();
-	s->head.user_frames = 0;
-	s->head.stack_bytes = 0;
-	s->head.end = END_NONE;
 	s->head.off_cpu = 0;
-	s->head.unused = 0;
-	s->head.pc = s->head.sp = s->head.fp = 0;
-	bpf_get_current_comm(s->head.comm, sizeof(s->head.comm));
 	if (task->mm) {
-		__u64 segment;
+		bool is_64_bit;
 		if (ctx->regs.cs & 3) {
 			s->head.pc = ctx->regs.ip;
 			s->head.sp = ctx->regs.sp;
 			s->head.fp = ctx->regs.bp;
-			segment = ctx->regs.cs;
+			is_64_bit = ctx->regs.cs == USER_CODE_SEGMENT;
 		} else {
-			struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-			s->head.pc = BPF_CORE_READ(regs, ip);
-			s->head.sp = BPF_CORE_READ(regs, sp);
-			s->head.fp = BPF_CORE_READ(regs, bp);
-			segment = BPF_CORE_READ(regs, cs);
+			is_64_bit = user_registers(&s->head, task);
 		}
 		s->head.end = END_NOT_64_BIT;
-		if (segment == USER_CODE_SEGMENT) {
-			struct round round = { .s = s };
-			s->walk.pc = s->head.pc;
-			s->walk.sp = s->head.sp;
-			s->walk.fp = s->head.fp;
-			s->walk.mapping.begin = s->walk.mapping.end = 0;
-			s->walk.is_exact = 1;
-			bpf_loop(MAX_USER_FRAMES, walk_frame, &round, 0);
-			if (s->head.end == END_NONE)
-				s->head.end = END_TOO_DEEP;
-		}
+		if (is_64_bit)
+			walk_user(s);
 		at = s->head.user_frames * sizeof(__u64);
 	}
 	barrier_var(at);
@@ -395,11 +421,14 @@ int on_clock(struct bpf_perf_event_data *ctx)
 		kernel_bytes = 0;
 	s->head.kernel_frames = kernel_bytes / sizeof(__u64);
 	at += kernel_bytes;
-	if (s->head.end == END_NO_PROCESS || s->head.end == END_NO_MAPPING) {
+	if (is_to_be_copied(s)) {
 		s->head.stack_bytes = copy_stack(s, at, cpu);
 		at += s->head.stack_bytes;
 	}
-	emit(s, at, cpu);
+	if (emit(s, at, cpu))
+		cpu->sent++;
+	else
+		cpu->no_room++;
 	return 0;
 }
 
@@ -434,3 +463,5 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		bpf_map_update_elem(&listed, &to, &yes, BPF_ANY);
 	return 0;
 }
+
+#include "off_cpu.h"

@@ -22,12 +22,13 @@ enum end {
 	END_LOOP = 6,       /* the caller's frame is not above */
 	END_TOO_DEEP = 7,   /* more than MAX_USER_FRAMES */
 	END_NOT_64_BIT = 8, /* a 32-bit process */
+	END_LATE = 9,       /* the thread went on before its stack was walked */
 };
 
 struct sample_head {
 	__u64 time_ns; /* CLOCK_MONOTONIC */
 	__u64 process_start_ns; /* since boot */
-	__u64 weight_ns; /* what the sample stands for: the period on the CPU, or the time off it */
+	__u64 weight_ns; /* the time that the sample stands for, on the CPU or off it */
 	__u64 cgroup;
 	__u64 pc; /* the user registers where the walk began */
 	__u64 sp;
@@ -66,7 +67,7 @@ struct block {
 /* One for each CPU, read by user space through the mapped `.bss`. */
 #define CPUS 1024
 struct sampling {
-	__u64 runs;         /* how often the program ran: all below but the last three */
+	__u64 runs;         /* how often the clock ran the program: the next four */
 	__u64 idle;         /* on the idle thread */
 	__u64 unlisted;     /* in a process that is not to be sampled */
 	__u64 sent;         /* with a sample in the ring */
@@ -74,4 +75,12 @@ struct sampling {
 	__u64 stacks;       /* stacks copied */
 	__u64 stacks_kept_back; /* stacks not copied because the quota was used up */
 	__u64 bytes_unwoken; /* written since the reader was last woken */
+	__u64 waits;         /* times off the CPU that ended: all below but the time */
+	__u64 waits_ns;      /* how long they were together */
+	__u64 waits_passed;  /* for which another one stands */
+	__u64 waits_sent;    /* with a sample in the ring */
+	__u64 waits_no_room; /* with a sample that the ring could not take */
+	__u64 waits_kept_back; /* without a sample: the quota was used up */
+	__u64 waits_missed; /* without a sample: the one before was being made, or the thread was gone when its stack could be read */
+	__u64 waits_unsampled_ns; /* what both would have stood for */
 };

@@ -26,9 +26,16 @@ enum {
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_HASH_OF_MAPS = 13,
 	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 enum { BPF_ANY = 0 };
-enum { BPF_F_INNER_MAP = 1 << 12 };
+enum { BPF_F_NO_PREALLOC = 1 << 0, BPF_F_INNER_MAP = 1 << 12 };
+enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
+enum { CLOCK_MONOTONIC = 1 };
+struct bpf_timer {
+	__u64 : 64;
+	__u64 : 64;
+} __attribute__((aligned(8)));
 enum { BPF_F_USER_STACK = 1 << 8 };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
 

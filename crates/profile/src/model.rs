@@ -218,6 +218,8 @@ pub enum Status {
     NoMapping,
     /// In an interpreter whose own frames could not be followed.
     Interpreter,
+    /// Before its first frame: a thread that had waited went on before it was looked at.
+    Late,
 }
 
 impl Status {
@@ -231,6 +233,7 @@ impl Status {
             Self::Fault => "fault",
             Self::NoMapping => "no_mapping",
             Self::Interpreter => "interpreter",
+            Self::Late => "late",
         }
     }
 }

@@ -5,6 +5,8 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::model::SampleKind;
+
 /// How hard the compressor tries: beyond it, a fiftieth less space costs half as much time again.
 const LEVEL: u32 = 6;
 
@@ -22,6 +24,8 @@ pub struct Packet {
     pub bytes: Vec<u8>,
     /// When its window began, in nanoseconds since the epoch.
     pub begin_unix_ns: u64,
+    /// What its samples are.
+    pub kind: SampleKind,
     /// Samples in it.
     pub samples: usize,
 }

@@ -27,7 +27,7 @@ pub(crate) fn seal(builder: &mut Builder) -> Packet {
     let mut bytes = out.bytes;
     let id = sign(&mut bytes);
     let begin_unix_ns = builder.window.begin_unix_ns;
-    Packet { id, bytes, begin_unix_ns, samples: builder.events.len() }
+    Packet { id, bytes, begin_unix_ns, kind: builder.kind, samples: builder.events.len() }
 }
 
 /// Names the packet after its content and writes the name into its profiles.

@@ -12,6 +12,7 @@
 
 mod change;
 mod epoch;
+mod off_cpu;
 mod packets;
 mod perf;
 mod processes;
@@ -32,6 +33,7 @@ use std::time::Duration;
 use model::{CpuId, Pid, Tid};
 
 use self::change::{Change, Timed, changes};
+use self::off_cpu::Pacer;
 use self::perf::SideBand;
 use self::processes::{CodeFile, Processes};
 use self::programs::{Programs, Storage};
@@ -63,6 +65,47 @@ pub struct Config {
     pub processes: Option<Vec<Pid>>,
     /// When to stop by itself; `None`: only when told.
     pub duration: Option<Duration>,
+    /// Whether to sample who waits, too: times off the CPU, in proportion to their length.
+    pub off_cpu: bool,
+}
+
+/// What is so at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub time_ns: u64,
+    /// What was lost since the moment before.
+    pub lost: Lost,
+}
+
+/// Samples that were lost, by what made them so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// The ring between the kernel and here was full.
+    pub ring_full: u64,
+    /// Too many waited for their turn here.
+    pub queue_full: u64,
+    /// A sample could not be read.
+    pub malformed: u64,
+    /// Of times off the CPU: the ring was full.
+    pub off_cpu_ring_full: u64,
+    /// Of times off the CPU: there were too many at once.
+    pub off_cpu_kept_back: u64,
+    /// Of times off the CPU: the thread went on before its stack could be read.
+    pub off_cpu_missed: u64,
+}
+
+impl Lost {
+    fn since(self, before: Self) -> Self {
+        Self {
+            ring_full: self.ring_full - before.ring_full,
+            queue_full: self.queue_full - before.queue_full,
+            malformed: self.malformed - before.malformed,
+            off_cpu_ring_full: self.off_cpu_ring_full - before.off_cpu_ring_full,
+            off_cpu_kept_back: self.off_cpu_kept_back - before.off_cpu_kept_back,
+            off_cpu_missed: self.off_cpu_missed - before.off_cpu_missed,
+        }
+    }
 }
 
 /// One sample.
@@ -70,8 +113,10 @@ pub struct Config {
 pub struct Sample {
     /// `CLOCK_MONOTONIC`, nanoseconds.
     pub time_ns: u64,
-    /// The CPU time that it stands for, in nanoseconds.
+    /// The time that it stands for, in nanoseconds.
     pub weight_ns: u64,
+    /// Whether the thread was off the CPU, until `time_ns`; else it ran.
+    pub off_cpu: bool,
     /// The process.
     pub pid: Pid,
     /// When the process started, in nanoseconds since boot: with `pid`, who it is.
@@ -97,10 +142,10 @@ pub struct Sample {
 /// What sampling tells as it goes on.
 #[derive(Debug, Clone)]
 pub enum Seen {
-    /// One sample.
+    /// One sample. They come in order of time, those of either kind.
     Sample(Box<Sample>),
-    /// All samples before this time have been given: `CLOCK_MONOTONIC`, nanoseconds.
-    Until(u64),
+    /// All samples until a moment were given; comes some ten times a second, also when there are none.
+    Until(Moment),
 }
 
 /// A frame of a process's stack.
@@ -140,8 +185,10 @@ pub struct Report {
     pub samples: u64,
     /// Samples that found no room while they waited.
     pub no_room: u64,
-    /// Records of the kernel that could not be read.
+    /// Records of the side bands that could not be read.
     pub malformed: u64,
+    /// Samples that could not be read.
+    pub malformed_samples: u64,
     /// Changes of mappings that the kernel lost.
     pub changes_lost: u64,
     /// Files without rows.
@@ -150,7 +197,7 @@ pub struct Report {
     pub processes_left_out: u64,
 }
 
-/// Samples as `config` says until `stop`, and gives each to `each`. Says through `started` when the clocks run.
+/// Samples as `config` says until `stop`, and gives what it finds to `each`. Says through `started` when the clocks run.
 ///
 /// # Errors
 /// [`Error::Bpf`], [`Error::Os`] when the kernel refuses.
@@ -158,26 +205,10 @@ pub fn sample(
     config: &Config,
     stop: &AtomicBool,
     started: impl FnOnce(),
-    mut each: impl FnMut(Sample),
-) -> Result<Report> {
-    sample_in_time(config, stop, started, |seen| match seen {
-        Seen::Sample(sample) => each(*sample),
-        Seen::Until(_) => {}
-    })
-}
-
-/// As [`sample`], and says about ten times a second how far the samples have come, also when there are none.
-///
-/// # Errors
-/// As [`sample`].
-pub fn sample_in_time(
-    config: &Config,
-    stop: &AtomicBool,
-    started: impl FnOnce(),
     each: impl FnMut(Seen),
 ) -> Result<Report> {
     let mut storage = Storage::new();
-    let programs = Programs::load(&mut storage, config.frequency_hz, config.processes.is_some())?;
+    let programs = Programs::load(&mut storage, config)?;
     let sampler = Sampler {
         programs,
         side_bands: Vec::new(),
@@ -186,6 +217,8 @@ pub fn sample_in_time(
         told: BTreeSet::new(),
         ended: BTreeSet::new(),
         report: Report::default(),
+        unreadable: 0,
+        lost: Lost::default(),
         end_ns: u64::MAX,
         each,
     };
@@ -235,6 +268,10 @@ struct Sampler<'obj, F> {
     /// Processes of which a thread ended.
     ended: BTreeSet<Pid>,
     report: Report,
+    /// Samples whose head could not be read.
+    unreadable: u64,
+    /// What was told of losses.
+    lost: Lost,
     /// When the clocks stop: `CLOCK_MONOTONIC`.
     end_ns: u64,
     each: F,
@@ -268,6 +305,9 @@ impl<F: FnMut(Seen)> Sampler<'_, F> {
         let ring = self.programs.ring(move |bytes| into.borrow_mut().push(bytes))?;
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let length_ns = config.duration.map_or(u64::MAX, nanoseconds);
+        let mut pacer = Pacer::new(config.frequency_hz, cpus.len());
+        let counts = self.programs.counts();
+        self.programs.set_pace(pacer.next(clock::monotonic_ns(), &counts));
         self.end_ns = clock::monotonic_ns().saturating_add(length_ns);
         self.programs.start(&cpus, config.frequency_hz, self.end_ns)?;
         started();
@@ -281,17 +321,20 @@ impl<F: FnMut(Seen)> Sampler<'_, F> {
             ring.consume().map_err(Error::bpf("read samples"))?;
             let samples = queue.borrow_mut().take(until_ns);
             self.turn(samples, stop)?;
-            (self.each)(Seen::Until(until_ns));
+            {
+                let queue = queue.borrow();
+                self.report.no_room = queue.no_room;
+                self.report.malformed_samples = queue.malformed + self.unreadable;
+            }
+            self.report.counts = self.programs.counts();
+            self.tell_moment(if is_over { clock::monotonic_ns() } else { until_ns });
             if is_over {
                 break;
             }
             self.programs.allow_stacks(STACKS_PER_TICK);
+            self.programs.set_pace(pacer.next(clock::monotonic_ns(), &self.report.counts));
         }
         drop(ring);
-        let queue = queue.borrow();
-        self.report.no_room = queue.no_room;
-        self.report.malformed += queue.malformed;
-        self.report.counts = self.programs.counts();
         self.report.files = self.tables.left_out;
         self.report.processes_left_out = self.processes.left_out();
         Ok(self.report)
@@ -311,7 +354,7 @@ impl<F: FnMut(Seen)> Sampler<'_, F> {
                 self.apply(change);
             }
             let Some(raw) = RawSample::read(&bytes) else {
-                self.report.malformed += 1;
+                self.unreadable += 1;
                 continue;
             };
             if matches!(raw.end, StackEnd::NoProcess | StackEnd::NoMapping) {
@@ -335,6 +378,21 @@ impl<F: FnMut(Seen)> Sampler<'_, F> {
         }
         self.forget_ended();
         Ok(())
+    }
+
+    /// Says that all until a moment was given, and what was lost of it.
+    fn tell_moment(&mut self, time_ns: u64) {
+        let Report { counts, .. } = self.report;
+        let lost = Lost {
+            ring_full: counts.no_room,
+            queue_full: self.report.no_room,
+            malformed: self.report.malformed_samples,
+            off_cpu_ring_full: counts.waits_no_room,
+            off_cpu_kept_back: counts.waits_kept_back,
+            off_cpu_missed: counts.waits_missed,
+        };
+        let since = lost.since(std::mem::replace(&mut self.lost, lost));
+        (self.each)(Seen::Until(Moment { time_ns, lost: since }));
     }
 
     /// Whether the time is over, or someone says so. The clocks stand from then on.

@@ -1,6 +1,6 @@
 //! Packets of samples that can be read alone: each has the names of all its frames.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +14,35 @@ use symbols::Kernel;
 use super::epoch::Epoch;
 use super::sample::StackEnd;
 use super::tables::{Code, Identity};
-use super::{FilePlace, Sample, UserFrame};
+use super::{FilePlace, Lost, Moment, Sample, UserFrame};
 use crate::kernel::clock;
 
-/// Puts samples into packets, one for each window of time.
+/// Puts samples into packets: for each window of time one of those on a CPU, and one of those off it.
 #[derive(Debug)]
 pub struct Packer {
+    on_cpu: Half,
+    off_cpu: Half,
+    common: Common,
+}
+
+/// What all packets have alike.
+#[derive(Debug)]
+struct Common {
     window_ns: u64,
-    period_ns: u64,
-    /// What all processes have alike.
+    /// Of all processes.
     attributes: Vec<(String, String)>,
     epoch: Epoch,
-    open: Option<Open>,
     /// Read when the first frame of the kernel comes.
     kernel: Option<Kernel>,
-    lost: u64,
+}
+
+/// The packets of one kind of sample.
+#[derive(Debug)]
+struct Half {
+    kind: SampleKind,
+    open: Option<Open>,
+    /// What was lost since the last packet, by class.
+    lost: BTreeMap<String, u64>,
 }
 
 /// The packet of a window that is not over.
@@ -50,72 +64,102 @@ impl Packer {
     #[must_use]
     pub fn new(window: Duration, frequency_hz: u64) -> Self {
         Self {
-            window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX).max(1),
-            period_ns: 1_000_000_000 / frequency_hz.max(1),
-            attributes: Vec::new(),
-            epoch: Epoch::new(clock::monotonic_to_unix_ns),
-            open: None,
-            kernel: None,
-            lost: 0,
+            on_cpu: Half::new(SampleKind::OnCpu { period_ns: 1_000_000_000 / frequency_hz.max(1) }),
+            off_cpu: Half::new(SampleKind::OffCpu),
+            common: Common {
+                window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX).max(1),
+                attributes: Vec::new(),
+                epoch: Epoch::new(clock::monotonic_to_unix_ns),
+                kernel: None,
+            },
         }
     }
 
     /// Has all processes carry these attributes, key and value, under the names of [`profile::keys`] or others.
     #[must_use]
     pub fn with_attributes(mut self, attributes: Vec<(String, String)>) -> Self {
-        self.attributes = attributes;
+        self.common.attributes = attributes;
         self
     }
 
-    /// Gives the packet that is over because no sample before this time comes any more: `CLOCK_MONOTONIC`, nanoseconds.
-    pub fn until(&mut self, time_ns: u64) -> Option<Packet> {
-        let is_over = self.open.as_ref().is_some_and(|open| time_ns >= open.end_ns);
-        if is_over { self.take() } else { None }
+    /// Gives the packets that are over because no sample before this moment comes any more. What was lost is told in the
+    /// packets that are open, or come next.
+    pub fn until(&mut self, moment: &Moment) -> Vec<Packet> {
+        let Lost { ring_full, queue_full, malformed, .. } = moment.lost;
+        self.lost("ring_full", ring_full);
+        self.lost("queue_full", queue_full);
+        self.lost("malformed", malformed);
+        self.off_cpu.lost("ring_full", moment.lost.off_cpu_ring_full);
+        self.off_cpu.lost("kept_back", moment.lost.off_cpu_kept_back);
+        self.off_cpu.lost("missed", moment.lost.off_cpu_missed);
+        let halves = [&mut self.on_cpu, &mut self.off_cpu];
+        halves.into_iter().filter_map(|half| half.take_over(moment.time_ns)).collect()
     }
 
-    /// Has the open packet tell of samples that were lost, by a class such as `ring_full`. False, and nothing is told, when none
-    /// is open: say it again.
-    pub fn lost(&mut self, class: &str, samples: u64) -> bool {
-        let open = self.open.as_mut();
-        open.map(|open| open.builder.lost(class, samples)).is_some()
+    /// Has the packet of samples on a CPU that is open, or comes next, tell of samples that were lost, by a class such as `ring_full`.
+    pub fn lost(&mut self, class: &str, samples: u64) {
+        self.on_cpu.lost(class, samples);
+    }
+
+    /// The packets of the last window, which ends here.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Packet> {
+        [&mut self.on_cpu, &mut self.off_cpu].into_iter().filter_map(Half::take).collect()
     }
 
     /// Takes in a sample. Gives the packet before it when that is over.
     pub fn add(&mut self, sample: &Sample) -> Option<Packet> {
-        let mut done = self.until(sample.time_ns);
-        match self.put(sample) {
+        let half = if sample.off_cpu { &mut self.off_cpu } else { &mut self.on_cpu };
+        let common = &mut self.common;
+        let mut done = half.take_over(sample.time_ns);
+        match half.put(sample, common) {
             Ok(()) => {}
             Err(AddError::Full) => {
-                done = done.or_else(|| self.take());
-                self.lost += u64::from(self.put(sample).is_err());
+                done = done.or_else(|| half.take());
+                if half.put(sample, common).is_err() {
+                    half.lost("no_place_in_packet", 1);
+                }
             }
-            Err(_no_place) => self.lost += 1,
+            Err(_no_place) => half.lost("no_place_in_packet", 1),
         }
         done
     }
+}
 
-    /// The packet of the last window, which ends now.
-    #[must_use]
-    pub fn finish(mut self) -> Option<Packet> {
-        self.take()
+impl Half {
+    const fn new(kind: SampleKind) -> Self {
+        Self { kind, open: None, lost: BTreeMap::new() }
+    }
+
+    fn lost(&mut self, class: &str, samples: u64) {
+        if samples > 0 {
+            *self.lost.entry(class.to_owned()).or_default() += samples;
+        }
+    }
+
+    /// The packet whose window is over at a moment.
+    fn take_over(&mut self, time_ns: u64) -> Option<Packet> {
+        let is_over = self.open.as_ref().is_some_and(|open| time_ns >= open.end_ns);
+        if is_over { self.take() } else { None }
     }
 
     fn take(&mut self) -> Option<Packet> {
         let mut open = self.open.take()?;
-        open.builder.lost("no_place_in_packet", std::mem::take(&mut self.lost));
+        for (class, samples) in std::mem::take(&mut self.lost) {
+            open.builder.lost(&class, samples);
+        }
         Some(open.builder.finish())
     }
 
-    fn put(&mut self, sample: &Sample) -> Result<(), AddError> {
-        let (window_ns, period_ns) = (self.window_ns, self.period_ns);
-        let epoch = &mut self.epoch;
+    fn put(&mut self, sample: &Sample, common: &mut Common) -> Result<(), AddError> {
+        let kind = self.kind;
         let open = self.open.get_or_insert_with(|| {
-            Open::new(sample.time_ns, epoch.of_window(), window_ns, period_ns)
+            Open::new(sample.time_ns, common.epoch.of_window(), common.window_ns, kind)
         });
-        let process = open.process(sample, &self.attributes)?;
+        let process = open.process(sample, &common.attributes)?;
         let mut frames = Vec::with_capacity(sample.kernel.len() + sample.user.len());
         for address in &sample.kernel {
-            frames.push(open.kernel_frame(*address, &mut self.kernel)?);
+            frames.push(open.kernel_frame(*address, &mut common.kernel)?);
         }
         for frame in &sample.user {
             frames.push(open.user_frame(frame)?);
@@ -127,7 +171,7 @@ impl Packer {
             thread_name: &thread_name,
             cpu: sample.cpu.get(),
             at_unix_ns: open.epoch_ns.wrapping_add(sample.time_ns),
-            value: 1,
+            value: if sample.off_cpu { sample.weight_ns } else { 1 },
             link: None,
             frames: &frames,
             status: status(sample.end),
@@ -136,13 +180,13 @@ impl Packer {
 }
 
 impl Open {
-    fn new(begin_ns: u64, epoch_ns: u64, window_ns: u64, period_ns: u64) -> Self {
+    fn new(begin_ns: u64, epoch_ns: u64, window_ns: u64, kind: SampleKind) -> Self {
         let window =
             Window { begin_unix_ns: epoch_ns.wrapping_add(begin_ns), duration_ns: window_ns };
         Self {
             end_ns: begin_ns.saturating_add(window_ns),
             epoch_ns,
-            builder: Builder::new(window, SampleKind::OnCpu { period_ns }),
+            builder: Builder::new(window, kind),
             user: HashMap::new(),
             in_kernel: HashMap::new(),
             processes: HashMap::new(),
@@ -275,6 +319,7 @@ const fn status(end: StackEnd) -> Status {
         StackEnd::NoRule | StackEnd::Not64Bit | StackEnd::Loop => Status::NoRow,
         StackEnd::NoMemory => Status::Fault,
         StackEnd::TooDeep => Status::Truncated,
+        StackEnd::Late => Status::Late,
     }
 }
 
@@ -294,6 +339,7 @@ mod tests {
         Sample {
             time_ns,
             weight_ns: SECOND_NS / 99,
+            off_cpu: false,
             pid: Pid::new(7),
             process_start_ns: 1,
             tid: Tid::new(7),
@@ -318,7 +364,7 @@ mod tests {
     fn packets_never_begin_before_an_earlier_one_when_the_clock_is_set() {
         static OFFSET: AtomicU64 = AtomicU64::new(500 * HOUR_NS);
         let mut packer = Packer::new(Duration::from_secs(5), 99);
-        packer.epoch = Epoch::new(|| OFFSET.load(Ordering::Relaxed));
+        packer.common.epoch = Epoch::new(|| OFFSET.load(Ordering::Relaxed));
         let mut packets = Vec::new();
         for second in 0..60 {
             match second {
@@ -346,15 +392,19 @@ mod tests {
     fn a_window_is_over_by_time_and_tells_what_was_lost_meanwhile() {
         let mut packer = Packer::new(Duration::from_secs(5), 99)
             .with_attributes(vec![("host.name".to_owned(), "h1".to_owned())]);
-        assert!(!packer.lost("undelivered.age", 3));
+        packer.lost("undelivered.age", 3);
         assert_eq!(packer.add(&sample(10)), None);
-        assert!(packer.lost("undelivered.age", 3));
-        assert_eq!(packer.until(10 + 5 * SECOND_NS - 1), None);
-        let packet = packer.until(10 + 5 * SECOND_NS).unwrap();
+        packer.lost("undelivered.age", 4);
+        let moment =
+            |time_ns, ring_full| Moment { time_ns, lost: Lost { ring_full, ..Lost::default() } };
+        assert_eq!(packer.until(&moment(10 + 5 * SECOND_NS - 1, 2)), []);
+        let packets = packer.until(&moment(10 + 5 * SECOND_NS, 0));
+        let [packet] = packets.as_slice() else { panic!("{packets:?}") };
         let request = Request::decode(&packet.bytes, Limits::default()).unwrap();
-        assert_eq!(request.losses(), [("undelivered.age".to_owned(), 3)]);
+        let lost = [("ring_full".to_owned(), 2), ("undelivered.age".to_owned(), 7)];
+        assert_eq!(request.losses(), lost);
         let host = request.resources[0].find_text(&request.dictionary, "host.name");
         assert_eq!(host, Some("h1"));
-        assert_eq!(packer.until(u64::MAX), None);
+        assert_eq!(packer.until(&moment(u64::MAX, 0)), []);
     }
 }

@@ -3,12 +3,14 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, RingBuffer, RingBufferBuilder};
 use model::Pid;
 
+use super::Config;
+use super::off_cpu::Pace;
 use super::perf;
 use super::processes::Process;
 use super::tables::{Tables, inner_map};
@@ -61,12 +63,29 @@ pub struct Counts {
     pub stacks: u64,
     /// Such stacks that were not copied, to spare work.
     pub stacks_kept_back: u64,
+    /// Times off the CPU that ended; each is one of `waits_passed`, `waits_sent`, `waits_no_room`, `waits_kept_back` and `waits_missed`.
+    pub waits: u64,
+    /// How long they were together, in nanoseconds.
+    pub waits_ns: u64,
+    /// Those for which another one stands.
+    pub waits_passed: u64,
+    /// With a sample that was handed over.
+    pub waits_sent: u64,
+    /// With a sample that found no room.
+    pub waits_no_room: u64,
+    /// Without a sample, because there were too many at that moment.
+    pub waits_kept_back: u64,
+    /// Without a sample, because the thread went on before its stack could be read.
+    pub waits_missed: u64,
+    /// What the last two would have stood for, in nanoseconds.
+    pub waits_unsampled_ns: u64,
 }
 
 /// The loaded program.
 pub(super) struct Programs<'obj> {
     skeleton: ProfileSkel<'obj>,
     links: Vec<Link>,
+    off_cpu: bool,
 }
 
 impl<'obj> Programs<'obj> {
@@ -74,21 +93,21 @@ impl<'obj> Programs<'obj> {
     ///
     /// # Errors
     /// [`Error::Bpf`] when the kernel refuses.
-    pub(super) fn load(
-        storage: &'obj mut Storage,
-        frequency_hz: u64,
-        only_listed: bool,
-    ) -> Result<Self> {
+    pub(super) fn load(storage: &'obj mut Storage, config: &Config) -> Result<Self> {
         let mut open = ProfileSkelBuilder::default()
             .open(&mut storage.0)
             .map_err(Error::bpf("open the sampling program"))?;
         if let Some(rodata) = open.maps.rodata_data.as_mut() {
             rodata.own_tgid = process::id().cast_signed();
-            rodata.period_ns = 1_000_000_000 / frequency_hz.max(1);
-            rodata.only_listed = only_listed;
+            rodata.period_ns = 1_000_000_000 / config.frequency_hz.max(1);
+            rodata.only_listed = config.processes.is_some();
         }
+        open.progs.on_switch.set_autoload(config.off_cpu);
+        let cpus = libbpf_rs::num_possible_cpus().map_err(Error::bpf("count the CPUs"))?;
+        let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+        open.maps.waits.set_max_entries(cpus).map_err(Error::bpf("open the sampling program"))?;
         let skeleton = open.load().map_err(Error::bpf("load the sampling program"))?;
-        Ok(Self { skeleton, links: Vec::new() })
+        Ok(Self { skeleton, links: Vec::new(), off_cpu: config.off_cpu })
     }
 
     /// Follows what processes do to their code. Comes before anything is read of them.
@@ -110,6 +129,10 @@ impl<'obj> Programs<'obj> {
     pub(super) fn start(&mut self, cpus: &[i32], frequency_hz: u64, end_ns: u64) -> Result<()> {
         if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
             bss.end_ns = end_ns;
+        }
+        if self.off_cpu {
+            let attached = self.skeleton.progs.on_switch.attach();
+            self.links.push(attached.map_err(Error::bpf("attach the sampling program"))?);
         }
         for cpu in cpus {
             let clock = perf::clock(*cpu, frequency_hz).map_err(Error::os("start the clock"))?;
@@ -206,6 +229,20 @@ impl<'obj> Programs<'obj> {
         }
     }
 
+    /// How times off the CPU are sampled from now on.
+    #[expect(unsafe_code, reason = "the program changes this memory while it is mapped here")]
+    pub(super) fn set_pace(&mut self, pace: Pace) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
+            // SAFETY: the references are valid and aligned, and both sides change the numbers as a whole.
+            let (quota, period) = unsafe {
+                let quota = AtomicI64::from_ptr(&raw mut bss.wait_quota);
+                (quota, AtomicU64::from_ptr(&raw mut bss.wait_period_ns))
+            };
+            quota.store(pace.quota, Ordering::Relaxed);
+            period.store(pace.period_ns, Ordering::Relaxed);
+        }
+    }
+
     /// What was counted since the program was loaded.
     #[expect(unsafe_code, reason = "the program changes this memory while it is mapped here")]
     pub(super) fn counts(&self) -> Counts {
@@ -221,6 +258,14 @@ impl<'obj> Programs<'obj> {
             sum.no_room += cpu.no_room;
             sum.stacks += cpu.stacks;
             sum.stacks_kept_back += cpu.stacks_kept_back;
+            sum.waits += cpu.waits;
+            sum.waits_ns += cpu.waits_ns;
+            sum.waits_passed += cpu.waits_passed;
+            sum.waits_sent += cpu.waits_sent;
+            sum.waits_no_room += cpu.waits_no_room;
+            sum.waits_kept_back += cpu.waits_kept_back;
+            sum.waits_missed += cpu.waits_missed;
+            sum.waits_unsampled_ns += cpu.waits_unsampled_ns;
         }
         sum
     }

@@ -37,6 +37,7 @@ pub(super) fn resolve(
     Ok(Sample {
         time_ns: raw.time_ns,
         weight_ns: raw.weight_ns,
+        off_cpu: raw.off_cpu,
         pid: raw.pid,
         process_start_ns: raw.process_start_ns,
         tid: raw.tid,

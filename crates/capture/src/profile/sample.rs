@@ -27,10 +27,12 @@ pub enum StackEnd {
     TooDeep,
     /// A 32-bit process.
     Not64Bit,
+    /// The thread went on before its stack was walked.
+    Late,
 }
 
 impl StackEnd {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::None,
         Self::Root,
         Self::NoProcess,
@@ -40,6 +42,7 @@ impl StackEnd {
         Self::Loop,
         Self::TooDeep,
         Self::Not64Bit,
+        Self::Late,
     ];
 }
 
@@ -52,6 +55,8 @@ pub(super) struct RawSample<'a> {
     pub(super) process_start_ns: u64,
     /// What it stands for.
     pub(super) weight_ns: u64,
+    /// Whether the thread was off the CPU.
+    pub(super) off_cpu: bool,
     pub(super) cgroup: u64,
     /// Where the walk over the user stack began.
     pub(super) registers: Registers,
@@ -81,7 +86,7 @@ impl<'a> RawSample<'a> {
         let kernel_frames = usize::from(u16::from_ne_bytes(take(&mut rest)?));
         let user_frames = usize::from(u16::from_ne_bytes(take(&mut rest)?));
         let stack_bytes = usize::try_from(u32::from_ne_bytes(take(&mut rest)?)).ok()?;
-        let [end, _off_cpu, _, _] = take(&mut rest)?;
+        let [end, off_cpu, _, _] = take(&mut rest)?;
         let name = take(&mut rest)?;
         let (user, rest) = rest.split_at_checked(user_frames * 8)?;
         let (kernel, rest) = rest.split_at_checked(kernel_frames * 8)?;
@@ -90,6 +95,7 @@ impl<'a> RawSample<'a> {
             time_ns,
             process_start_ns,
             weight_ns,
+            off_cpu: off_cpu != 0,
             cgroup,
             registers: Registers { pc, sp, fp, lr: 0 },
             tid: Tid::new(tid),

@@ -4,6 +4,7 @@
 mod content;
 mod counts;
 mod devices;
+mod off_cpu;
 mod profile;
 mod relays;
 mod support;

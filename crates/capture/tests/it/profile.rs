@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ::profile::view::{Weights, folded};
 use ::profile::{Limits, Request};
-use capture::profile::{self, Config, Packer, Report, Sample, StackEnd};
+use capture::profile::{self, Config, Packer, Report, Sample, Seen, StackEnd};
 use model::Pid;
 
 use crate::support::{are_installed, can_trace, wait_for};
@@ -28,7 +28,7 @@ __attribute__((noinline)) unsigned odd(unsigned n) { volatile char pad[104]; pad
 int main(int c, char **v) { unsigned depth = atoi(v[1]); for (;;) sink += even(depth); }
 ";
 
-fn compiled(folder: &Path, name: &str, source: &str) -> PathBuf {
+pub(crate) fn compiled(folder: &Path, name: &str, source: &str) -> PathBuf {
     let (text, program) = (folder.join(format!("{name}.c")), folder.join(name));
     fs::write(&text, source).unwrap();
     let mut compiler = Command::new("cc");
@@ -38,14 +38,14 @@ fn compiled(folder: &Path, name: &str, source: &str) -> PathBuf {
 }
 
 /// A program that is ended with the test.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Running {
-    fn start(program: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start(program: &Path, arguments: &[&str]) -> Self {
         Self(Command::new(program).args(arguments).spawn().unwrap())
     }
 
-    fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         Pid::new(self.0.id().cast_signed())
     }
 }
@@ -58,7 +58,7 @@ impl Drop for Running {
 }
 
 /// A sampling on a thread of its own.
-struct Sampling {
+pub(crate) struct Sampling {
     stop: Arc<AtomicBool>,
     taken: Arc<AtomicUsize>,
     /// Of these, with a deep stack up to its root.
@@ -67,7 +67,7 @@ struct Sampling {
 }
 
 impl Sampling {
-    fn start(config: Config) -> Self {
+    pub(crate) fn start(config: Config) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let taken = Arc::new(AtomicUsize::new(0));
@@ -78,10 +78,11 @@ impl Sampling {
         let thread = thread::spawn(move || {
             let mut samples = Vec::new();
             let started = || says.send(()).unwrap();
-            let report = profile::sample(&config, &seen, started, |sample| {
+            let report = profile::sample(&config, &seen, started, |seen| {
+                let Seen::Sample(sample) = seen else { return };
                 let is_deep = sample.end == StackEnd::Root && sample.user.len() > 20;
                 count_deep.fetch_add(is_deep.into(), Ordering::Relaxed);
-                samples.push(sample);
+                samples.push(*sample);
                 count.store(samples.len(), Ordering::Relaxed);
             });
             (report.unwrap(), samples)
@@ -91,35 +92,45 @@ impl Sampling {
     }
 
     /// Waits for so many samples.
-    fn wait(&self, samples: usize) {
+    pub(crate) fn wait(&self, samples: usize) {
         wait_for("samples", || self.taken.load(Ordering::Relaxed) >= samples);
     }
 
-    fn finish(self) -> (Report, Vec<Sample>) {
+    pub(crate) fn finish(self) -> (Report, Vec<Sample>) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }
 }
 
-fn config(processes: Option<Vec<Pid>>) -> Config {
-    Config { frequency_hz: 397, processes, duration: None }
+pub(crate) fn config(processes: Option<Vec<Pid>>) -> Config {
+    Config { frequency_hz: 397, processes, duration: None, off_cpu: false }
 }
 
 /// What every sampling must come to.
-fn is_conserved(report: &Report, samples: &[Sample]) {
+pub(crate) fn is_conserved(report: &Report, samples: &[Sample]) {
     let Report { counts, .. } = report;
     assert_eq!(
         counts.runs,
         counts.idle + counts.unlisted + counts.sent + counts.no_room,
         "{report:?}"
     );
+    assert_eq!(
+        counts.waits,
+        counts.waits_passed
+            + counts.waits_sent
+            + counts.waits_no_room
+            + counts.waits_kept_back
+            + counts.waits_missed,
+        "{report:?}"
+    );
     let given = samples.len() as u64;
     assert_eq!(
         (report.samples, report.samples + report.no_room),
-        (given, counts.sent),
+        (given, counts.sent + counts.waits_sent),
         "{report:?}"
     );
-    assert_eq!((report.malformed, report.changes_lost), (0, 0), "{report:?}");
+    let unread = (report.malformed, report.malformed_samples, report.changes_lost);
+    assert_eq!(unread, (0, 0, 0), "{report:?}");
 }
 
 #[test]

@@ -12,11 +12,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use capture::profile::{Config, Packer, Report, sample};
+use capture::profile::{Config, Packer, Seen, sample};
 use clap::{Subcommand, ValueEnum};
 use model::Pid;
 use profile::view::{Weights, diff_text, flame_graph, folded, hottest};
-use profile::{Limits, Packet, Request};
+use profile::{Limits, Packet, Request, SampleKind};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use self::files::Read;
@@ -72,6 +72,9 @@ struct RecordArgs {
     /// How often a second to look at each CPU
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
+    /// Sample who waits, too, in proportion to how long; that profile stands beside the other, as `off-cpu-` and its name
+    #[arg(long)]
+    off_cpu: bool,
     /// Where to write the profile; one that is there is replaced
     #[arg(long, value_name = "FILE", default_value = "profile.otlp.gz")]
     output: PathBuf,
@@ -150,7 +153,12 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
         (true, false) => Some(args.pid.iter().copied().map(Pid::new).collect()),
         (true, true) => None,
     };
-    let config = Config { frequency_hz: args.frequency.into(), processes, duration: args.duration };
+    let config = Config {
+        frequency_hz: args.frequency.into(),
+        processes,
+        duration: args.duration,
+        off_cpu: args.off_cpu,
+    };
     let stopped = Arc::new(AtomicBool::new(false));
     let _signals = stop::on_signal_set(Arc::clone(&stopped))?;
     let stop = Arc::clone(&stopped);
@@ -172,15 +180,32 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
             }
             allow_files();
         },
-        |sample| packets.extend(packer.add(&sample)),
+        |seen| match seen {
+            Seen::Sample(sample) => packets.extend(packer.add(&sample)),
+            Seen::Until(moment) => packets.extend(packer.until(&moment)),
+        },
     )?;
     packets.extend(packer.finish());
     let status = ran.map(|ran| ran.and_then(Ran::status)).transpose();
     let status = status.with_context(|| {
         format!("cannot run {}", args.command.first().cloned().unwrap_or_default().display())
     })?;
-    files::write(&args.output, &packets)?;
-    say(&args.output, &packets, &report)?;
+    let (waits, runs): (Vec<_>, Vec<_>) =
+        packets.into_iter().partition(|packet| packet.kind == SampleKind::OffCpu);
+    say(&args.output, &runs)?;
+    if args.off_cpu {
+        say(&files::beside(&args.output, "off-cpu-")?, &waits)?;
+    }
+    for (count, what) in [
+        (report.counts.no_room + report.no_room, "samples found no room"),
+        (report.counts.waits_no_room, "samples of who waits found no room"),
+        (report.counts.waits_kept_back, "samples of who waits were left out: too many at once"),
+        (report.counts.waits_missed, "samples of who waits were missed"),
+    ] {
+        if count > 0 {
+            complain(&format!("{count} {what}"));
+        }
+    }
     match status {
         Some(status) if !status.success() => Ok(Outcome::Exit(code(status))),
         _ => Ok(Outcome::Done),
@@ -227,19 +252,16 @@ fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Says what was sampled, and where it is.
-fn say(output: &Path, packets: &[Packet], report: &Report) -> anyhow::Result<()> {
+/// Writes what was sampled, and says where it is.
+fn say(output: &Path, packets: &[Packet]) -> anyhow::Result<()> {
+    files::write(output, packets)?;
     let mut weights = Weights::new();
     for packet in packets {
         weights.add(&Request::decode(&packet.bytes, Limits::default()).context("our own packet")?);
     }
     files::print(hottest(&weights, HOTTEST, WIDTH).as_bytes())?;
-    let lost = report.counts.no_room + report.no_room;
-    if lost > 0 {
-        complain(&format!("{lost} samples found no room"));
-    }
     if packets.is_empty() {
-        complain("nothing ran: no profile is written");
+        complain(&format!("nothing to sample: {} is not written", output.display()));
     } else {
         let path = output.display();
         complain(&format!(

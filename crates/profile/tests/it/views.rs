@@ -286,7 +286,7 @@ proptest! {
         }
         if let Ok(request) = Request::decode(&bytes, Limits::default()) {
             drop(request.check());
-            let weights = weights([&Packet { bytes: bytes.clone(), id: profile::packet_id(&bytes).unwrap(), begin_unix_ns: 0, samples: 0 }]);
+            let weights = weights([&Packet { bytes: bytes.clone(), id: profile::packet_id(&bytes).unwrap(), begin_unix_ns: 0, kind: profile::SampleKind::OffCpu, samples: 0 }]);
             let folded: i64 = view::folded(&weights)
                 .lines()
                 .filter_map(|line| line.rsplit(' ').next()?.parse::<i64>().ok())

@@ -1,5 +1,6 @@
 //! Profiles in files: OTLP requests, as they are or in gzip.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -48,6 +49,14 @@ impl Read {
         }
         Ok(weights)
     }
+}
+
+/// The file beside another whose name begins so.
+pub(super) fn beside(path: &Path, prefix: &str) -> anyhow::Result<PathBuf> {
+    let Some(name) = path.file_name() else { bail!("{} is no name of a file", path.display()) };
+    let mut prefixed = OsString::from(prefix);
+    prefixed.push(name);
+    Ok(path.with_file_name(prefixed))
 }
 
 /// Writes packets: the first to this file, and where one was full the next beside it, numbered from 2 on.

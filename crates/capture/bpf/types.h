@@ -29,7 +29,7 @@ enum {
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 enum { BPF_ANY = 0 };
-enum { BPF_F_NO_PREALLOC = 1 << 0, BPF_F_INNER_MAP = 1 << 12 };
+enum { BPF_F_NO_PREALLOC = 1 << 0, BPF_F_MMAPABLE = 1 << 10, BPF_F_INNER_MAP = 1 << 12 };
 enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
 enum { CLOCK_MONOTONIC = 1 };
 struct bpf_timer {

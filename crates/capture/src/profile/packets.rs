@@ -11,9 +11,9 @@ use profile::{
 };
 use symbols::Kernel;
 
+use super::code::{Code, Identity};
 use super::epoch::Epoch;
 use super::sample::StackEnd;
-use super::tables::{Code, Identity};
 use super::{FilePlace, Lost, Moment, Sample, UserFrame};
 use crate::kernel::clock;
 

@@ -1,12 +1,14 @@
 //! Which code processes have mapped, as the side band tells it.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use model::Pid;
 
 use super::change::{Change, Contents};
+use super::code::Code;
 
 /// Stretches of code of one process; later ones are counted and left out.
 pub(super) const MAX_MAPPINGS: usize = 4095;
@@ -14,14 +16,51 @@ pub(super) const MAX_MAPPINGS: usize = 4095;
 pub(super) const MAX_PROCESSES: usize = 32_768;
 
 /// A file that code is of.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug)]
 pub(super) struct CodeFile {
     pub(super) contents: Contents,
-    /// As the first process that mapped it sees it.
+    /// As the processes that mapped it see it.
     pub(super) path: PathBuf,
+    /// Known when it was opened.
+    code: OnceLock<Arc<Code>>,
 }
 
+/// Two are the same when what was mapped is.
+impl Ord for CodeFile {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (&self.contents, &self.path).cmp(&(&other.contents, &other.path))
+    }
+}
+
+impl PartialOrd for CodeFile {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for CodeFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for CodeFile {}
+
 impl CodeFile {
+    fn new(contents: Contents, path: PathBuf) -> Self {
+        Self { contents, path, code: OnceLock::new() }
+    }
+
+    /// What is in it, when it was opened.
+    pub(super) fn code(&self) -> Option<&Arc<Code>> {
+        self.code.get()
+    }
+
+    /// It was opened; the first one stays.
+    pub(super) fn set_code(&self, code: Arc<Code>) {
+        self.code.get_or_init(|| code);
+    }
+
     /// Whether it is memory that a process filled itself.
     pub(super) fn is_anonymous(&self) -> bool {
         let path = self.path.as_os_str().as_encoded_bytes();
@@ -54,7 +93,8 @@ pub(super) struct Process {
 /// All processes.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
-    all: BTreeMap<Pid, Process>,
+    /// Samples that are still to be looked at keep what was so at their time.
+    all: BTreeMap<Pid, Arc<Process>>,
     /// Those that changed since they were last taken.
     changed: BTreeSet<Pid>,
     /// Those that ended since they were last taken.
@@ -68,7 +108,7 @@ impl Processes {
     pub(super) fn apply(&mut self, at_ns: u64, change: Change) {
         match change {
             Change::Map { pid, begin, len, file_offset, contents, path } => {
-                let file = self.file(CodeFile { contents, path });
+                let file = self.file(CodeFile::new(contents, path));
                 let Some(process) = self.process(pid, at_ns) else { return };
                 if process.executable.is_none() && !file.is_anonymous() {
                     process.executable = Some(Arc::clone(&file));
@@ -84,7 +124,8 @@ impl Processes {
             Change::Fork { pid, parent } if pid != parent => {
                 let parent = self.all.get(&parent).cloned().unwrap_or_default();
                 let Some(process) = self.process(pid, at_ns) else { return };
-                (process.code, process.executable) = (parent.code, parent.executable);
+                process.code.clone_from(&parent.code);
+                process.executable.clone_from(&parent.executable);
             }
             // A thread; the process goes on when its first one ends.
             Change::Fork { .. } | Change::Exit { .. } => {}
@@ -101,7 +142,7 @@ impl Processes {
     }
 
     /// A process, if anything is known of it.
-    pub(super) fn get(&self, pid: Pid) -> Option<&Process> {
+    pub(super) fn get(&self, pid: Pid) -> Option<&Arc<Process>> {
         self.all.get(&pid)
     }
 
@@ -127,18 +168,20 @@ impl Processes {
         }
         self.changed.insert(pid);
         self.ended.remove(&pid);
-        let process = self.all.entry(pid).or_default();
+        let process = Arc::make_mut(self.all.entry(pid).or_default());
         process.changed_ns = process.changed_ns.max(at_ns);
         Some(process)
+    }
+
+    /// Drops files that nobody has mapped.
+    pub(super) fn forget_unused_files(&mut self) {
+        self.files.retain(|file| Arc::strong_count(file) > 1);
     }
 
     /// One and the same for equal files.
     fn file(&mut self, file: CodeFile) -> Arc<CodeFile> {
         if let Some(known) = self.files.get(&file) {
             return Arc::clone(known);
-        }
-        if self.files.len() > 2 * MAX_MAPPINGS {
-            self.files.retain(|file| Arc::strong_count(file) > 1);
         }
         let new = Arc::new(file);
         self.files.insert(Arc::clone(&new));

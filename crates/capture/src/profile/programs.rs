@@ -6,14 +6,16 @@ use std::process;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, RingBuffer, RingBufferBuilder,
+    libbpf_sys,
+};
 use model::Pid;
 
 use super::Config;
 use super::off_cpu::Pace;
 use super::perf;
 use super::processes::Process;
-use super::tables::{Tables, inner_map};
 use crate::error::{Error, Result};
 
 #[allow(
@@ -35,6 +37,10 @@ use skeleton::{ProfileSkel, ProfileSkelBuilder};
 
 /// `struct mapping` of `bpf/sample.h`.
 const MAPPING_BYTES: usize = 40;
+/// A table that stands for code that keeps frame pointers, as in `bpf/sample.h`.
+const FRAME_POINTERS: u32 = 0;
+/// A table that is never there.
+const NO_ROWS: u32 = u32::MAX;
 
 /// Where the loaded object lives; it must outlive [`Programs`].
 #[derive(Debug)]
@@ -174,30 +180,37 @@ impl<'obj> Programs<'obj> {
         builder.build().map_err(Error::bpf("read the ring of samples"))
     }
 
-    /// Tells the program what a process has mapped.
+    /// Tells the program what a process has mapped, of which all files are settled.
     ///
     /// # Errors
     /// [`Error::Bpf`] when the kernel takes no more.
-    pub(super) fn tell(&self, pid: Pid, process: &Process, tables: &mut Tables) -> Result<()> {
-        let outer = &self.skeleton.maps.tables;
+    pub(super) fn tell(&self, pid: Pid, process: &Process) -> Result<()> {
         let mut rows: Vec<[u64; 5]> = Vec::with_capacity(process.code.len() + 1);
         rows.push([0; 5]);
         for (begin, mapping) in &process.code {
             if mapping.file.is_anonymous() {
-                rows.push([*begin, mapping.end, 0, 0, 0]);
+                rows.push([*begin, mapping.end, 0, 0, FRAME_POINTERS.into()]);
                 continue;
             }
-            let code = tables.get(outer, &mapping.file, pid, (*begin, mapping.end))?;
-            let Some(moved_by) = code.moved_by(*begin, mapping.file_offset) else { continue };
-            let number = u64::from(code.number) | u64::from(code.blocks) << 32;
-            rows.push([*begin, mapping.end, moved_by, code.table.base(), number]);
+            let Some(code) = mapping.file.code() else { continue };
+            let moved_by = code.moved_by(*begin, mapping.file_offset);
+            let row = match moved_by.zip(code.rows().ok()) {
+                Some((moved_by, table)) if code.number() != 0 => {
+                    let number = u64::from(code.number()) | u64::from(table.blocks()) << 32;
+                    [*begin, mapping.end, moved_by, table.base(), number]
+                }
+                _ => [*begin, mapping.end, 0, 0, NO_ROWS.into()],
+            };
+            rows.push(row);
         }
         let count = rows.len() as u64 - 1;
         if let Some(first) = rows.first_mut() {
             *first = [count, process.changed_ns, 0, 0, 0];
         }
         let entries = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-        let map = inner_map("mappings", u32::try_from(MAPPING_BYTES).unwrap_or(0), entries)?;
+        let mapping_bytes = u32::try_from(MAPPING_BYTES).unwrap_or(0);
+        let map = inner_map("mappings", mapping_bytes, entries, 0)
+            .map_err(Error::bpf("make a map of mappings"))?;
         for (number, row) in (0_u32..).zip(rows) {
             let value = row.map(u64::to_ne_bytes).concat();
             map.update(&number.to_ne_bytes(), &value, MapFlags::ANY)
@@ -276,4 +289,19 @@ impl<'obj> Programs<'obj> {
         let set = self.skeleton.maps.processes.update(&key, &descriptor, MapFlags::ANY);
         set.map_err(Error::bpf("tell of a process"))
     }
+}
+
+/// An array that a map of maps takes, however long it is.
+pub(super) fn inner_map(
+    name: &str,
+    value_bytes: u32,
+    entries: u32,
+    flags: u32,
+) -> libbpf_rs::Result<MapHandle> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+        map_flags: libbpf_sys::BPF_F_INNER_MAP | flags,
+        ..Default::default()
+    };
+    MapHandle::create(MapType::Array, Some(name), 4, value_bytes, entries.max(1), &options)
 }

@@ -1,296 +1,193 @@
 //! The unwind tables of files, where the program finds them.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use libbpf_rs::{MapCore, MapFlags};
 use model::Pid;
-use object::{ReadCache, ReadRef};
-use sha2::{Digest, Sha256};
-use symbols::Functions;
-use unwind::{Image, Segment, Table};
 
-use super::change::Contents;
-use super::processes::CodeFile;
+use super::code::{Code, Stamp, WithoutRows};
+use super::processes::{CodeFile, Process};
 use crate::error::{Error, Result};
 
-/// Rows of a block, as in `bpf/sample.h`.
-const BLOCK_ROWS: usize = 64;
 /// Tables at the same time, as the program has room for; the first number stands for none.
 const MAX_TABLES: u32 = 16_383;
-
-/// A file's code.
-#[derive(Debug)]
-pub(super) struct Code {
-    /// The number of its table; 0 when it has none.
-    pub(super) number: u32,
-    pub(super) blocks: u32,
-    pub(super) table: Table,
-    segments: Vec<Segment>,
-    identity: Identity,
-    /// What names are read of when they are first asked for: the file may be gone by then.
-    source: Option<Source>,
-    functions: OnceLock<Option<Functions>>,
-}
-
-/// How others know a file's contents.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Identity {
-    /// It could not be read.
-    Unknown,
-    /// The linker's build id, in hexadecimal digits.
-    BuildId(String),
-    /// Of one without: a hash of its ends and its length, in hexadecimal digits.
-    Hash(String),
-}
-
-impl Code {
-    /// From addresses in a mapping to those of the file.
-    pub(super) fn moved_by(&self, begin: u64, file_offset: u64) -> Option<u64> {
-        let address = unwind::code_address(&self.segments, file_offset)?;
-        Some(begin.wrapping_sub(address))
-    }
-
-    /// The file's own address of a byte of it.
-    pub(super) fn address_of(&self, file_offset: u64) -> Option<u64> {
-        unwind::code_address(&self.segments, file_offset)
-    }
-
-    /// How others know its contents.
-    pub(super) const fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// Its functions; `None` when it could not be read.
-    pub(super) fn functions(&self) -> Option<&Functions> {
-        let read = || match self.source.as_ref()? {
-            Source::File(file) => Functions::of(&ReadCache::new(file)).ok(),
-            Source::Bytes(bytes) => Functions::of(&**bytes).ok(),
-        };
-        self.functions.get_or_init(read).as_ref()
-    }
-}
 
 /// How often files could not be used, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilesLeftOut {
-    /// They could not be opened or read, or were other ones than what is mapped.
+    /// They could not be read, or were other ones than what is mapped.
     pub unreadable: u64,
     /// They are no executables of this machine, or without call frame information.
     pub without_rows: u64,
-    /// There were too many.
+    /// There were too many, or no memory for them.
     pub no_room: u64,
 }
 
-/// Tables by file.
-#[derive(Debug, Default)]
+/// Files that processes have mapped, and their tables. Files are read by a thread of its own, so that nothing waits for them.
+#[derive(Debug)]
 pub(super) struct Tables {
-    by_file: HashMap<Arc<CodeFile>, Arc<Code>>,
+    /// Files that were opened, by their state: one that several names lead to is read once.
+    opened: HashMap<Stamp, Weak<Code>>,
+    /// Those whose tables the program has, by number.
+    numbered: BTreeMap<u32, Arc<Code>>,
     free: Vec<u32>,
-    next: u32,
+    /// To the thread that reads, and back when it has.
+    unread: Sender<Arc<Code>>,
+    read: Receiver<Arc<Code>>,
+    /// Bounded by the files that processes have mapped.
+    being_read: usize,
     pub(super) left_out: FilesLeftOut,
 }
 
 impl Tables {
-    /// The code of a file, which a process has mapped at these addresses; read at the first time.
+    /// Starts the thread that reads; it ends when this is dropped and it has read the file that it is at.
+    pub(super) fn new() -> Self {
+        let (unread, to_read) = channel::<Arc<Code>>();
+        let (done, read) = channel();
+        thread::spawn(move || read_all(&to_read, &done));
+        Self {
+            opened: HashMap::new(),
+            numbered: BTreeMap::new(),
+            free: Vec::new(),
+            unread,
+            read,
+            being_read: 0,
+            left_out: FilesLeftOut::default(),
+        }
+    }
+
+    /// Opens a process's files, and has them read. Whether it is known of each what the program has of it.
+    pub(super) fn prepare(&mut self, pid: Pid, process: &Process) -> bool {
+        let mut is_ready = true;
+        for (begin, mapping) in &process.code {
+            if mapping.file.is_anonymous() {
+                continue;
+            }
+            let Some(code) = self.meet(&mapping.file, pid, (*begin, mapping.end)) else { continue };
+            if code.is_settled() {
+                continue;
+            }
+            is_ready = false;
+            if code.ask() && self.unread.send(code).is_ok() {
+                self.being_read += 1;
+            }
+        }
+        is_ready
+    }
+
+    /// Gives tables that were read to the program; whether there were any. Waits for the next one, if something is being read, but no
+    /// longer than this.
     ///
     /// # Errors
     /// [`Error::Bpf`] when the kernel takes no more tables.
-    pub(super) fn get(
-        &mut self,
-        outer: &impl MapCore,
-        file: &Arc<CodeFile>,
-        pid: Pid,
-        range: (u64, u64),
-    ) -> Result<Arc<Code>> {
-        if let Some(known) = self.by_file.get(file) {
-            return Ok(Arc::clone(known));
+    pub(super) fn take_read(&mut self, outer: &impl MapCore, patience: Duration) -> Result<bool> {
+        let mut any = false;
+        let mut patience = patience;
+        while self.being_read > 0 {
+            match self.read.recv_timeout(patience) {
+                Ok(code) => {
+                    self.being_read -= 1;
+                    self.settle(code, outer)?;
+                }
+                Err(RecvTimeoutError::Timeout) => break,
+                // Nothing is read any more.
+                Err(RecvTimeoutError::Disconnected) => self.being_read = 0,
+            }
+            (any, patience) = (true, Duration::ZERO);
         }
-        let code = self.load(outer, file, pid, range)?;
-        let code = Arc::new(code);
-        self.by_file.insert(Arc::clone(file), Arc::clone(&code));
-        Ok(code)
+        Ok(any)
     }
 
-    /// The code of a file that was read.
-    pub(super) fn known(&self, file: &Arc<CodeFile>) -> Option<Arc<Code>> {
-        self.by_file.get(file).map(Arc::clone)
+    /// How many files are being read.
+    pub(super) const fn being_read(&self) -> usize {
+        self.being_read
+    }
+
+    fn settle(&mut self, code: Arc<Code>, outer: &impl MapCore) -> Result<()> {
+        let rows = match code.rows() {
+            Ok(rows) => rows,
+            Err(why) => {
+                *match why {
+                    WithoutRows::Unreadable => &mut self.left_out.unreadable,
+                    WithoutRows::NoneFound => &mut self.left_out.without_rows,
+                    WithoutRows::NoMemory => &mut self.left_out.no_room,
+                } += 1;
+                code.settle(0);
+                return Ok(());
+            }
+        };
+        let next = u32::try_from(self.numbered.len()).unwrap_or(u32::MAX) + 1;
+        let Some(number) = self.free.pop().or((next <= MAX_TABLES).then_some(next)) else {
+            self.left_out.no_room += 1;
+            code.settle(0);
+            return Ok(());
+        };
+        let descriptor = rows.map().as_fd().as_raw_fd().to_ne_bytes();
+        outer
+            .update(&number.to_ne_bytes(), &descriptor, MapFlags::ANY)
+            .map_err(Error::bpf("give the program an unwind table"))?;
+        code.settle(number);
+        self.numbered.insert(number, code);
+        Ok(())
     }
 
     /// Forgets files that no process has mapped.
     pub(super) fn forget_unused(&mut self, outer: &impl MapCore) {
         let free = &mut self.free;
-        self.by_file.retain(|file, code| {
-            // One here, one in the set of files.
-            let is_used = Arc::strong_count(file) > 2;
-            if !is_used && code.number != 0 && outer.delete(&code.number.to_ne_bytes()).is_ok() {
-                free.push(code.number);
+        self.numbered.retain(|number, code| {
+            let is_used = Arc::strong_count(code) > 1;
+            let gone = !is_used && outer.delete(&number.to_ne_bytes()).is_ok();
+            if gone {
+                free.push(*number);
             }
-            is_used
+            !gone
         });
+        self.opened.retain(|_, code| code.strong_count() > 0);
     }
 
-    fn load(
-        &mut self,
-        outer: &impl MapCore,
-        file: &CodeFile,
-        pid: Pid,
-        range: (u64, u64),
-    ) -> Result<Code> {
-        let mut code = Code {
-            number: 0,
-            blocks: 0,
-            table: Table::default(),
-            segments: Vec::new(),
-            identity: Identity::Unknown,
-            source: None,
-            functions: OnceLock::new(),
-        };
-        let Ok(source) = open(file, pid, range) else {
+    /// The code of a file, which a process has mapped at these addresses; opened at the first time.
+    fn meet(&mut self, file: &CodeFile, pid: Pid, range: (u64, u64)) -> Option<Arc<Code>> {
+        if let Some(known) = file.code() {
+            return Some(Arc::clone(known));
+        }
+        // Another process may have it where it can be opened.
+        let Ok(code) = Code::open(file, pid, range) else {
             self.left_out.unreadable += 1;
-            return Ok(code);
+            return None;
         };
-        let found = match &source {
-            Source::File(opened) => read(&ReadCache::new(opened), file),
-            Source::Bytes(bytes) => read(&**bytes, file),
-        };
-        let Some(found) = found else {
-            self.left_out.unreadable += 1;
-            return Ok(code);
-        };
-        (code.segments, code.identity, code.source) =
-            (found.segments, found.identity, Some(source));
-        let Some(table) = found.table else {
-            self.left_out.without_rows += 1;
-            return Ok(code);
-        };
-        code.table = table;
-        let Some(number) = self.free.pop().or_else(|| {
-            self.next += 1;
-            (self.next <= MAX_TABLES).then_some(self.next)
-        }) else {
-            self.left_out.no_room += 1;
-            return Ok(code);
-        };
-        let (map, blocks) = blocks(&code.table)?;
-        let descriptor = map.as_fd().as_raw_fd().to_ne_bytes();
-        outer
-            .update(&number.to_ne_bytes(), &descriptor, MapFlags::ANY)
-            .map_err(Error::bpf("give the program an unwind table"))?;
-        (code.number, code.blocks) = (number, blocks);
-        Ok(code)
+        let same = code.stamp().and_then(|stamp| self.opened.get(&stamp)?.upgrade());
+        let code = same.filter(|same| same.is_of(&file.contents)).unwrap_or_else(|| {
+            let code = Arc::new(code);
+            if let Some(stamp) = code.stamp() {
+                self.opened.insert(stamp, Arc::downgrade(&code));
+            }
+            code
+        });
+        file.set_code(Arc::clone(&code));
+        Some(code)
     }
 }
 
-/// What is read of a file when it is first met.
-struct Found {
-    /// `None` when nothing tells how to unwind its code.
-    table: Option<Table>,
-    segments: Vec<Segment>,
-    identity: Identity,
-}
-
-/// `None` when it is no executable, or another one than what is mapped.
-fn read<'a, R: ReadRef<'a>>(bytes: R, file: &CodeFile) -> Option<Found> {
-    let image = Image::parse(bytes).ok()?;
-    if let (Contents::BuildId(mapped), Some(found)) = (&file.contents, image.build_id())
-        && mapped != found
-    {
-        return None;
+/// Reads files, of those that wait the shortest first: most processes have small ones, and are not to wait for a browser's.
+fn read_all(to_read: &Receiver<Arc<Code>>, done: &Sender<Arc<Code>>) {
+    let mut waiting = BTreeMap::new();
+    let mut number = 0_u64;
+    loop {
+        let first = if waiting.is_empty() { to_read.recv().ok() } else { None };
+        for code in first.into_iter().chain(to_read.try_iter()) {
+            number += 1;
+            waiting.insert((code.bytes(), number), code);
+        }
+        // Whoever asks or listens is gone when sampling is over: what is still to be read is of no use then.
+        let Some((_, code)) = waiting.pop_first() else { break };
+        let _read = code.rows();
+        if done.send(code).is_err() {
+            break;
+        }
     }
-    let identity = match image.build_id() {
-        Some(id) => Identity::BuildId(hex(id)),
-        None => content_hash(bytes).map_or(Identity::Unknown, Identity::Hash),
-    };
-    let table = Table::of(&image).ok().map(|(table, _)| table);
-    Some(Found { table, segments: image.segments().to_vec(), identity })
-}
-
-/// `htlhash` of OpenTelemetry's profiles: the first 16 bytes of SHA-256 over the first and the last 4,096 bytes of a file and its length.
-fn content_hash<'a, R: ReadRef<'a>>(file: R) -> Option<String> {
-    const END_BYTES: u64 = 4096;
-    let len = file.len().ok()?;
-    let ends = END_BYTES.min(len);
-    let mut hash = Sha256::new();
-    hash.update(file.read_bytes_at(0, ends).ok()?);
-    hash.update(file.read_bytes_at(len - ends, ends).ok()?);
-    hash.update(len.to_be_bytes());
-    hash.finalize().get(..16).map(hex)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Where a file's bytes are.
-#[derive(Debug)]
-enum Source {
-    File(File),
-    Bytes(Vec<u8>),
-}
-
-/// Opens what is mapped there, also when it was deleted or lies in another mount namespace; else what has its name now.
-fn open(file: &CodeFile, pid: Pid, (begin, end): (u64, u64)) -> io::Result<Source> {
-    if file.path.as_os_str() == "[vdso]" {
-        return own_vdso().map(Source::Bytes);
-    }
-    let process = PathBuf::from(format!("/proc/{}", pid.get()));
-    let mapped = File::open(process.join(format!("map_files/{begin:x}-{end:x}")));
-    let opened = mapped.or_else(|_other_bounds| {
-        let inside = file.path.strip_prefix("/").unwrap_or(&file.path);
-        File::open(process.join("root").join(inside)).or_else(|_gone| File::open(&file.path))
-    });
-    opened.map(Source::File)
-}
-
-/// The kernel maps the same one into all processes of 64 bits.
-fn own_vdso() -> io::Result<Vec<u8>> {
-    use std::os::unix::fs::FileExt;
-
-    const MAX_BYTES: u64 = 1 << 20;
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let line = maps.lines().find(|line| line.ends_with("[vdso]"));
-    let range = line.and_then(|line| line.split_whitespace().next()?.split_once('-'));
-    let number = |text| u64::from_str_radix(text, 16).ok();
-    let bounds = range.and_then(|(begin, end)| Some((number(begin)?, number(end)?)));
-    let Some((begin, end)) = bounds else { return Err(io::ErrorKind::NotFound.into()) };
-    let len = end.saturating_sub(begin).min(MAX_BYTES);
-    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-    File::open("/proc/self/mem")?.read_exact_at(&mut bytes, begin)?;
-    Ok(bytes)
-}
-
-/// A map of the rows in blocks, and how many.
-fn blocks(table: &Table) -> Result<(MapHandle, u32)> {
-    let rows: Vec<(u32, u32)> = table.rows().map(|(start, rule)| (start, rule.bits())).collect();
-    let blocks = u32::try_from(rows.len().div_ceil(BLOCK_ROWS)).unwrap_or(u32::MAX);
-    let value_bytes = u32::try_from(BLOCK_ROWS * 8).unwrap_or(u32::MAX);
-    let map = inner_map("unwind_rows", value_bytes, blocks)?;
-    let mut value = Vec::with_capacity(BLOCK_ROWS * 8);
-    for (number, rows) in (0_u32..).zip(rows.chunks(BLOCK_ROWS)) {
-        let last = rows.last().copied().unwrap_or_default();
-        let padded = || rows.iter().copied().chain(std::iter::repeat(last)).take(BLOCK_ROWS);
-        value.clear();
-        value.extend(padded().flat_map(|(start, _)| start.to_ne_bytes()));
-        value.extend(padded().flat_map(|(_, rule)| rule.to_ne_bytes()));
-        map.update(&number.to_ne_bytes(), &value, MapFlags::ANY)
-            .map_err(Error::bpf("fill an unwind table"))?;
-    }
-    Ok((map, blocks))
-}
-
-/// An array that a map of maps takes, however long it is.
-pub(super) fn inner_map(name: &str, value_bytes: u32, entries: u32) -> Result<MapHandle> {
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
-        map_flags: libbpf_sys::BPF_F_INNER_MAP,
-        ..Default::default()
-    };
-    MapHandle::create(MapType::Array, Some(name), 4, value_bytes, entries.max(1), &options)
-        .map_err(Error::bpf("make a map"))
 }

@@ -1,0 +1,289 @@
+//! A file's code: opened when a process is first seen to have it, read when it is first needed.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use model::Pid;
+use object::{ReadCache, ReadRef};
+use sha2::{Digest, Sha256};
+use symbols::Functions;
+use unwind::{Image, Segment, Table};
+
+use super::change::Contents;
+use super::processes::CodeFile;
+use super::rows::Rows;
+
+/// A file's code. Several threads may ask; what is not read yet is read by the first one that asks, and the others wait.
+#[derive(Debug)]
+pub(super) struct Code {
+    /// Held open: the file may be gone when it is read.
+    source: Source,
+    /// What the file was when it was opened: what another program writes into it later is not what is mapped.
+    stamp: Option<Stamp>,
+    mapped: Contents,
+    head: OnceLock<Option<Head>>,
+    rows: OnceLock<Result<Rows, WithoutRows>>,
+    functions: OnceLock<Option<Functions>>,
+    /// The number of its table; 0 while the program has none.
+    number: AtomicU32,
+    /// Whether it is known if the program has a table.
+    is_settled: AtomicBool,
+    /// Whether someone was asked to read it.
+    is_asked_for: AtomicBool,
+}
+
+/// What says where in a file its code is, and whose it is.
+#[derive(Debug)]
+struct Head {
+    segments: Vec<Segment>,
+    identity: Identity,
+}
+
+/// How others know a file's contents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Identity {
+    /// It could not be read.
+    Unknown,
+    /// The linker's build id, in hexadecimal digits.
+    BuildId(String),
+    /// Of one without: a hash of its ends and its length, in hexadecimal digits.
+    Hash(String),
+}
+
+/// Why a file has no rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WithoutRows {
+    /// It could not be read, or is another one than what is mapped.
+    Unreadable,
+    /// Nothing tells how to unwind its code.
+    NoneFound,
+    /// The kernel has no memory for them.
+    NoMemory,
+}
+
+/// Which state of which file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    /// Seconds and nanoseconds of its last change.
+    changed: (i64, i64),
+}
+
+/// Where a file's bytes are.
+#[derive(Debug)]
+enum Source {
+    File(File),
+    Bytes(Vec<u8>),
+}
+
+impl Code {
+    /// Opens what a process has mapped at these addresses, also when it was deleted or lies in another mount namespace; else what has
+    /// its name at the moment.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn open(file: &CodeFile, pid: Pid, range: (u64, u64)) -> io::Result<Self> {
+        let source = open(file, pid, range)?;
+        let stamp = match &source {
+            Source::File(file) => Some(Stamp::of(file)?),
+            Source::Bytes(_) => None,
+        };
+        Ok(Self {
+            source,
+            stamp,
+            mapped: file.contents.clone(),
+            head: OnceLock::new(),
+            rows: OnceLock::new(),
+            functions: OnceLock::new(),
+            number: AtomicU32::new(0),
+            is_settled: AtomicBool::new(false),
+            is_asked_for: AtomicBool::new(false),
+        })
+    }
+
+    /// Which file it is; none when it is no file.
+    pub(super) const fn stamp(&self) -> Option<Stamp> {
+        self.stamp
+    }
+
+    /// How long the file is.
+    pub(super) fn bytes(&self) -> u64 {
+        self.stamp.map_or(0, |stamp| stamp.bytes)
+    }
+
+    /// From addresses in a mapping to those of the file.
+    pub(super) fn moved_by(&self, begin: u64, file_offset: u64) -> Option<u64> {
+        Some(begin.wrapping_sub(self.address_of(file_offset)?))
+    }
+
+    /// The file's own address of a byte of it.
+    pub(super) fn address_of(&self, file_offset: u64) -> Option<u64> {
+        unwind::code_address(&self.head()?.segments, file_offset)
+    }
+
+    /// How others know its contents.
+    pub(super) fn identity(&self) -> &Identity {
+        self.head().map_or(&Identity::Unknown, |head| &head.identity)
+    }
+
+    /// Its functions; `None` when it could not be read.
+    pub(super) fn functions(&self) -> Option<&Functions> {
+        let read = || {
+            self.head()?;
+            let functions = match &self.source {
+                Source::File(file) => Functions::of(&ReadCache::new(file)).ok(),
+                Source::Bytes(bytes) => Functions::of(&**bytes).ok(),
+            };
+            functions.filter(|_| self.is_unchanged())
+        };
+        self.functions.get_or_init(read).as_ref()
+    }
+
+    /// How to unwind its code.
+    ///
+    /// # Errors
+    /// Why there is nothing.
+    pub(super) fn rows(&self) -> Result<&Rows, WithoutRows> {
+        let read = || {
+            self.head().ok_or(WithoutRows::Unreadable)?;
+            let table = match &self.source {
+                Source::File(file) => table(&ReadCache::new(file)),
+                Source::Bytes(bytes) => table(&**bytes),
+            };
+            if !self.is_unchanged() {
+                return Err(WithoutRows::Unreadable);
+            }
+            let table = table.ok_or(WithoutRows::NoneFound)?;
+            Rows::new(&table).map_err(|_kernel| WithoutRows::NoMemory)
+        };
+        self.rows.get_or_init(read).as_ref().map_err(|why| *why)
+    }
+
+    /// Whether it is known if the program has a table.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Relaxed)
+    }
+
+    /// The program has this table; 0: none.
+    pub(super) fn settle(&self, number: u32) {
+        self.number.store(number, Ordering::Relaxed);
+        self.is_settled.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is what was mapped as this.
+    pub(super) fn is_of(&self, mapped: &Contents) -> bool {
+        match mapped {
+            Contents::BuildId(id) => *self.identity() == Identity::BuildId(hex(id)),
+            Contents::Inode(..) => true,
+        }
+    }
+
+    /// Whether this is the first time that someone asks for it to be read.
+    pub(super) fn ask(&self) -> bool {
+        !self.is_asked_for.swap(true, Ordering::Relaxed)
+    }
+
+    /// The number of its table; 0 while the program has none.
+    pub(super) fn number(&self) -> u32 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    fn head(&self) -> Option<&Head> {
+        let read = || match &self.source {
+            Source::File(file) => head(&ReadCache::new(file), &self.mapped),
+            Source::Bytes(bytes) => head(&**bytes, &self.mapped),
+        };
+        self.head.get_or_init(read).as_ref()
+    }
+
+    fn is_unchanged(&self) -> bool {
+        match &self.source {
+            Source::File(file) => Stamp::of(file).ok() == self.stamp,
+            Source::Bytes(_) => true,
+        }
+    }
+}
+
+impl Stamp {
+    fn of(file: &File) -> io::Result<Self> {
+        let file = file.metadata()?;
+        Ok(Self {
+            device: file.dev(),
+            inode: file.ino(),
+            bytes: file.size(),
+            changed: (file.mtime(), file.mtime_nsec()),
+        })
+    }
+}
+
+/// `None` when it is no executable, or another one than what is mapped.
+fn head<'a, R: ReadRef<'a>>(bytes: R, mapped: &Contents) -> Option<Head> {
+    let image = Image::parse(bytes).ok()?;
+    if let (Contents::BuildId(mapped), Some(found)) = (mapped, image.build_id())
+        && mapped != found
+    {
+        return None;
+    }
+    let identity = match image.build_id() {
+        Some(id) => Identity::BuildId(hex(id)),
+        None => content_hash(bytes).map_or(Identity::Unknown, Identity::Hash),
+    };
+    Some(Head { segments: image.segments().to_vec(), identity })
+}
+
+fn table<'a, R: ReadRef<'a>>(bytes: R) -> Option<Table> {
+    let image = Image::parse(bytes).ok()?;
+    Table::of(&image).ok().map(|(table, _)| table)
+}
+
+/// `htlhash` of OpenTelemetry's profiles: the first 16 bytes of SHA-256 over the first and the last 4,096 bytes of a file and its length.
+fn content_hash<'a, R: ReadRef<'a>>(file: R) -> Option<String> {
+    const END_BYTES: u64 = 4096;
+    let len = file.len().ok()?;
+    let ends = END_BYTES.min(len);
+    let mut hash = Sha256::new();
+    hash.update(file.read_bytes_at(0, ends).ok()?);
+    hash.update(file.read_bytes_at(len - ends, ends).ok()?);
+    hash.update(len.to_be_bytes());
+    hash.finalize().get(..16).map(hex)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn open(file: &CodeFile, pid: Pid, (begin, end): (u64, u64)) -> io::Result<Source> {
+    if file.path.as_os_str() == "[vdso]" {
+        return own_vdso().map(Source::Bytes);
+    }
+    let process = PathBuf::from(format!("/proc/{}", pid.get()));
+    let mapped = File::open(process.join(format!("map_files/{begin:x}-{end:x}")));
+    let opened = mapped.or_else(|_other_bounds| {
+        let inside = file.path.strip_prefix("/").unwrap_or(&file.path);
+        File::open(process.join("root").join(inside)).or_else(|_gone| File::open(&file.path))
+    });
+    opened.map(Source::File)
+}
+
+/// The kernel maps the same one into all processes of 64 bits.
+fn own_vdso() -> io::Result<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+
+    const MAX_BYTES: u64 = 1 << 20;
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let line = maps.lines().find(|line| line.ends_with("[vdso]"));
+    let range = line.and_then(|line| line.split_whitespace().next()?.split_once('-'));
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let bounds = range.and_then(|(begin, end)| Some((number(begin)?, number(end)?)));
+    let Some((begin, end)) = bounds else { return Err(io::ErrorKind::NotFound.into()) };
+    let len = end.saturating_sub(begin).min(MAX_BYTES);
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    File::open("/proc/self/mem")?.read_exact_at(&mut bytes, begin)?;
+    Ok(bytes)
+}

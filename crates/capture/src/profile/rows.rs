@@ -1,0 +1,120 @@
+//! Rows where the sampling program reads them, and this program too.
+#![expect(unsafe_code, reason = "memory that the kernel lends")]
+
+use std::io;
+use std::ptr::NonNull;
+
+use libbpf_rs::{MapHandle, libbpf_sys};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use unwind::{Rule, Table};
+
+use super::programs::inner_map;
+
+/// Rows of a block, as in `bpf/sample.h`.
+const BLOCK_ROWS: usize = 64;
+
+/// `struct block` of `bpf/sample.h`.
+#[repr(C)]
+#[derive(Debug)]
+struct Block {
+    start: [u32; BLOCK_ROWS],
+    rule: [u32; BLOCK_ROWS],
+}
+
+/// The rows of a file in a map of the kernel, which is mapped here: they are held once.
+#[derive(Debug)]
+pub(super) struct Rows {
+    map: MapHandle,
+    base: u64,
+    blocks: NonNull<Block>,
+    count: usize,
+}
+
+// SAFETY: nothing writes to the memory once it is filled.
+unsafe impl Send for Rows {}
+// SAFETY: as above.
+unsafe impl Sync for Rows {}
+
+impl Rows {
+    /// Puts a table's rows into a map.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn new(table: &Table) -> io::Result<Self> {
+        let count = table.len().div_ceil(BLOCK_ROWS);
+        let entries = u32::try_from(count).map_err(|_many| io::ErrorKind::OutOfMemory)?;
+        let block_bytes = u32::try_from(size_of::<Block>()).unwrap_or(u32::MAX);
+        let flags = libbpf_sys::BPF_F_MMAPABLE;
+        let map =
+            inner_map("unwind_rows", block_bytes, entries, flags).map_err(io::Error::other)?;
+        let count = count.max(1);
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, of which nobody else knows.
+        let memory = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                count * size_of::<Block>(),
+                protection,
+                MapFlags::SHARED,
+                &map,
+                0,
+            )?
+        };
+        let blocks = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let new = Self { map, base: table.base(), blocks, count };
+        // SAFETY: the mapping has room for so many blocks, which are valid with all bits zero; nobody else has it yet.
+        let to = unsafe { std::slice::from_raw_parts_mut(new.blocks.as_ptr(), count) };
+        let rows: Vec<(u32, u32)> =
+            table.rows().map(|(start, rule)| (start, rule.bits())).collect();
+        for (block, rows) in to.iter_mut().zip(rows.chunks(BLOCK_ROWS)) {
+            let last = rows.last().copied().unwrap_or_default();
+            let padded = rows.iter().copied().chain(std::iter::repeat(last));
+            let places = block.start.iter_mut().zip(&mut block.rule);
+            for ((start, rule), row) in places.zip(padded) {
+                (*start, *rule) = row;
+            }
+        }
+        Ok(new)
+    }
+
+    /// The map, for the program.
+    pub(super) const fn map(&self) -> &MapHandle {
+        &self.map
+    }
+
+    /// How many blocks.
+    pub(super) fn blocks(&self) -> u32 {
+        u32::try_from(self.count).unwrap_or(u32::MAX)
+    }
+
+    /// The file's address that rows count from.
+    pub(super) const fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// The rule of the instruction at one of the file's addresses.
+    pub(super) fn find(&self, address: u64) -> Rule {
+        let at = address.checked_sub(self.base).and_then(|at| u32::try_from(at).ok());
+        let found = at.and_then(|at| {
+            let behind = self.all().partition_point(|block| block.start.first() <= Some(&at));
+            let block = self.all().get(behind.checked_sub(1)?)?;
+            let row = block.start.partition_point(|start| *start <= at).checked_sub(1)?;
+            block.rule.get(row)
+        });
+        found.map_or(Rule::UNKNOWN, |bits| Rule::from_bits(*bits))
+    }
+
+    const fn all(&self) -> &[Block] {
+        // SAFETY: the mapping lives as long as `self`, has so many blocks, and is not written to.
+        unsafe { std::slice::from_raw_parts(self.blocks.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` with this length, and nothing borrows from it.
+        let unmapped =
+            unsafe { munmap(self.blocks.as_ptr().cast(), self.count * size_of::<Block>()) };
+        debug_assert!(unmapped.is_ok(), "{self:?}");
+    }
+}

@@ -1,0 +1,269 @@
+//! The thread that follows the kernel: it reads the ring and the side bands, and tells the program of processes.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use model::Pid;
+
+use super::change::{Change, Timed, changes};
+use super::off_cpu::Pacer;
+use super::perf::SideBand;
+use super::processes::Processes;
+use super::programs::{Programs, Storage};
+use super::queue::{InFlight, Message, Queue};
+use super::sample::{RawSample, StackEnd};
+use super::tables::Tables;
+use super::{Config, Lost, Moment, Report, scan};
+use crate::error::{Error, Result};
+use crate::kernel::clock;
+
+/// How often the ring and the side bands are read.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Stacks that may be copied between two ticks.
+const STACKS_PER_TICK: i64 = 64;
+
+pub(super) struct Sampler<'obj> {
+    programs: Programs<'obj>,
+    side_bands: Vec<SideBand>,
+    processes: Processes,
+    tables: Tables,
+    /// Whom the program was told of.
+    told: BTreeSet<Pid>,
+    /// Of whom it is to be told when their files were read.
+    waiting: BTreeSet<Pid>,
+    /// Processes of which a thread ended.
+    ended: BTreeSet<Pid>,
+    report: Report,
+    /// Samples whose head could not be read.
+    unreadable: u64,
+    /// What was told of losses.
+    lost: Lost,
+    /// When the clocks stop: `CLOCK_MONOTONIC`.
+    end_ns: u64,
+    to: Sender<Message>,
+    in_flight: &'obj InFlight,
+}
+
+impl Sampler<'_> {
+    /// Samples as `config` says until `stop`, or until nobody listens. The samples are counted by whoever listens.
+    ///
+    /// # Errors
+    /// As [`sample`](super::sample()).
+    pub(super) fn run(
+        config: &Config,
+        stop: &AtomicBool,
+        to: Sender<Message>,
+        in_flight: &InFlight,
+    ) -> Result<Report> {
+        let mut storage = Storage::new();
+        let programs = Programs::load(&mut storage, config)?;
+        let sampler = Sampler {
+            programs,
+            side_bands: Vec::new(),
+            processes: Processes::default(),
+            tables: Tables::new(),
+            told: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            report: Report::default(),
+            unreadable: 0,
+            lost: Lost::default(),
+            end_ns: u64::MAX,
+            to,
+            in_flight,
+        };
+        sampler.go(config, stop)
+    }
+
+    fn go(mut self, config: &Config, stop: &AtomicBool) -> Result<Report> {
+        let cpus = scan::online_cpus().map_err(Error::os("list the CPUs"))?;
+        self.programs.follow()?;
+        for cpu in &cpus {
+            let opened = SideBand::open(*cpu).map_err(Error::os("follow what processes map"))?;
+            self.side_bands.push(opened);
+        }
+        // What happens while these are read is in the side bands already, and comes after.
+        let listed = config.processes.as_deref();
+        for pid in listed.unwrap_or_default() {
+            self.programs.list(*pid)?;
+        }
+        let at_ns = clock::monotonic_ns();
+        for change in scan::processes(listed) {
+            self.processes.apply(at_ns, change);
+        }
+        self.processes.take_changed();
+        self.programs.allow_stacks(STACKS_PER_TICK);
+        // Of these the first samples shall be whole, however deep their stacks.
+        for pid in listed.unwrap_or_default() {
+            self.want(*pid)?;
+        }
+        while self.tables.being_read() > 0 && !stop.load(Ordering::Relaxed) {
+            self.tell_those_read(TICK)?;
+        }
+        let queue = Rc::new(RefCell::new(Queue::new(self.in_flight)));
+        let into = Rc::clone(&queue);
+        let ring = self.programs.ring(move |bytes| into.borrow_mut().push(bytes))?;
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let length_ns = config.duration.map_or(u64::MAX, nanoseconds);
+        let mut pacer = Pacer::new(config.frequency_hz, cpus.len());
+        let counts = self.programs.counts();
+        self.programs.set_pace(pacer.next(clock::monotonic_ns(), &counts));
+        self.end_ns = clock::monotonic_ns().saturating_add(length_ns);
+        self.programs.start(&cpus, config.frequency_hz, self.end_ns)?;
+        let mut is_heard = self.to.send(Message::Started).is_ok();
+        loop {
+            let is_over = !is_heard || self.is_over(stop);
+            if !is_over {
+                ring.poll(TICK).map_err(Error::bpf("wait for samples"))?;
+            }
+            // What happened before this moment is in the side bands when they are read after it.
+            let until_ns = if is_over { u64::MAX } else { clock::monotonic_ns() };
+            ring.consume().map_err(Error::bpf("read samples"))?;
+            let samples = queue.borrow_mut().take(until_ns);
+            self.turn(samples)?;
+            self.is_over(stop);
+            {
+                let queue = queue.borrow();
+                self.report.no_room = queue.no_room;
+                self.report.malformed_samples = queue.malformed + self.unreadable;
+            }
+            self.report.counts = self.programs.counts();
+            is_heard = self.tell_moment(if is_over { clock::monotonic_ns() } else { until_ns });
+            if is_over {
+                break;
+            }
+            self.programs.allow_stacks(STACKS_PER_TICK);
+            self.programs.set_pace(pacer.next(clock::monotonic_ns(), &self.report.counts));
+        }
+        drop(ring);
+        self.report.files = self.tables.left_out;
+        self.report.processes_left_out = self.processes.left_out();
+        Ok(self.report)
+    }
+
+    /// Goes through samples and all that happened, in order.
+    fn turn(&mut self, samples: Vec<(u64, Vec<u8>)>) -> Result<()> {
+        let mut happened = Vec::new();
+        for side_band in &mut self.side_bands {
+            happened.extend(changes(side_band.read(), &mut self.report.malformed));
+        }
+        happened.sort_by_key(|it| it.at_ns);
+        let mut happened = happened.into_iter().peekable();
+        let mut wanted = BTreeSet::new();
+        let mut messages = Vec::with_capacity(samples.len());
+        for (at_ns, bytes) in samples {
+            while let Some(change) = happened.next_if(|it| it.at_ns <= at_ns) {
+                self.apply(change);
+            }
+            let Some(raw) = RawSample::read(&bytes) else {
+                self.unreadable += 1;
+                continue;
+            };
+            let process = self.processes.get(raw.pid).cloned();
+            if matches!(raw.end, StackEnd::NoProcess | StackEnd::NoMapping) {
+                // As it is at this moment: it may begin another program before the turn is over.
+                if wanted.insert(raw.pid)
+                    && let Some(process) = &process
+                {
+                    self.tables.prepare(raw.pid, process);
+                }
+            }
+            messages.push(Message::Sample { bytes, process });
+        }
+        for message in messages {
+            if let Message::Sample { bytes, .. } = &message {
+                self.in_flight.put(bytes.len());
+            }
+            // When nobody listens any more, the next moment will tell.
+            drop(self.to.send(message));
+        }
+        happened.for_each(|change| self.apply(change));
+        let changed = self.processes.take_changed();
+        wanted.extend(changed.into_iter().filter(|pid| self.told.contains(pid)));
+        for pid in wanted {
+            self.want(pid)?;
+        }
+        self.tell_those_read(Duration::ZERO)?;
+        self.forget_ended();
+        Ok(())
+    }
+
+    /// Tells the program of a process, when its files were read.
+    fn want(&mut self, pid: Pid) -> Result<()> {
+        let Some(process) = self.processes.get(pid) else { return Ok(()) };
+        if self.tables.prepare(pid, process) {
+            self.programs.tell(pid, process)?;
+            self.told.insert(pid);
+        } else {
+            self.waiting.insert(pid);
+        }
+        Ok(())
+    }
+
+    /// Tells the program of the processes whose files were read meanwhile.
+    fn tell_those_read(&mut self, patience: Duration) -> Result<()> {
+        if self.tables.take_read(self.programs.tables(), patience)? {
+            for pid in std::mem::take(&mut self.waiting) {
+                self.want(pid)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that all until a moment was given, and what was lost of it. Whether someone listens.
+    fn tell_moment(&mut self, time_ns: u64) -> bool {
+        let Report { counts, .. } = self.report;
+        let lost = Lost {
+            ring_full: counts.no_room,
+            queue_full: self.report.no_room,
+            malformed: self.report.malformed_samples,
+            off_cpu_ring_full: counts.waits_no_room,
+            off_cpu_kept_back: counts.waits_kept_back,
+            off_cpu_missed: counts.waits_missed,
+        };
+        let since = lost.since(std::mem::replace(&mut self.lost, lost));
+        self.to.send(Message::Until(Moment { time_ns, lost: since })).is_ok()
+    }
+
+    /// Whether the time is over, or someone says so. The clocks stand from then on.
+    fn is_over(&mut self, stop: &AtomicBool) -> bool {
+        let is_over = stop.load(Ordering::Relaxed) || clock::monotonic_ns() >= self.end_ns;
+        if is_over {
+            self.programs.stop();
+        }
+        is_over
+    }
+
+    fn apply(&mut self, Timed { at_ns, change }: Timed) {
+        match &change {
+            Change::Exit { pid, tid } if pid.get() == tid.get() => {
+                self.ended.insert(*pid);
+            }
+            Change::Lost(count) => self.report.changes_lost += count,
+            _ => {}
+        }
+        self.processes.apply(at_ns, change);
+    }
+
+    /// Processes whose first thread ended go when they are gone; one may have other threads for long.
+    fn forget_ended(&mut self) {
+        let gone: Vec<Pid> =
+            self.ended.iter().copied().filter(|pid| !scan::is_there(*pid)).collect();
+        for pid in gone {
+            self.ended.remove(&pid);
+            self.processes.forget(pid);
+            if self.told.remove(&pid) {
+                self.programs.forget(pid);
+            }
+        }
+        if !self.processes.take_ended().is_empty() {
+            self.processes.forget_unused_files();
+            self.tables.forget_unused(self.programs.tables());
+        }
+    }
+}

@@ -257,11 +257,7 @@ impl Open {
         let functions = code.functions();
         let found = functions.zip(address).and_then(|(all, address)| all.find(address));
         let readable = found.map(|found| symbols::readable(found.name));
-        let line = found.zip(readable.as_deref()).map(|(found, readable)| Line {
-            function: readable,
-            system_name: if readable == found.name { "" } else { found.name },
-            ..Line::default()
-        });
+        let line = readable.as_deref().map(|function| Line { function, ..Line::default() });
         let names = match &line {
             Some(line) => Names::Known(std::slice::from_ref(line)),
             None if functions.is_none() => Names::Unnamed(Unnamed::NoFile),

@@ -38,6 +38,7 @@ static int on_wait(void *map, __u32 *key, struct wait *wait)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct sampling *cpu = &sampling[bpf_get_smp_processor_id() & (CPUS - 1)];
 	__u32 which = WAIT_SCRATCH, at, kernel_bytes = wait->kernel_bytes;
+	__u64 begin_ns = bpf_ktime_get_ns();
 	struct scratch *s = bpf_map_lookup_elem(&scratches, &which);
 	wait->is_pending = 0;
 	if (!s)
@@ -76,6 +77,7 @@ static int on_wait(void *map, __u32 *key, struct wait *wait)
 		cpu->waits_sent++;
 	else
 		cpu->waits_no_room++;
+	cpu->spent_ns += bpf_ktime_get_ns() - begin_ns;
 	return 0;
 }
 

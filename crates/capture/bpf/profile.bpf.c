@@ -10,11 +10,14 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 const volatile __s32 own_tgid;
-const volatile __u64 period_ns = 1;
 /* Only samples of this process and those it starts (which user space lists), or of all. */
 const volatile bool only_listed;
 
 struct sampling sampling[CPUS];
+
+/* What a sample of the clock stands for, and how many user frames it has at most; user space changes them. */
+__u64 period_ns;
+__u32 max_frames;
 
 /* From when on nothing is sampled any more; user space may be busy at that moment. 0: never. */
 __u64 end_ns;
@@ -361,7 +364,7 @@ static __always_inline void walk_user(struct scratch *s)
 	s->walk.fp = s->head.fp;
 	s->walk.mapping.begin = s->walk.mapping.end = 0;
 	s->walk.is_exact = 1;
-	bpf_loop(MAX_USER_FRAMES, walk_frame, &round, 0);
+	bpf_loop(max_frames, walk_frame, &round, 0);
 	if (s->head.end == END_NONE)
 		s->head.end = END_TOO_DEEP;
 }
@@ -376,12 +379,13 @@ SEC("perf_event")
 int on_clock(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 begin_ns = bpf_ktime_get_ns();
 	struct sampling *cpu = &sampling[bpf_get_smp_processor_id() & (CPUS - 1)];
 	__u32 which = CLOCK_SCRATCH, at = 0;
 	__s32 tgid = task->tgid;
 	struct scratch *s;
 	long kernel_bytes;
-	if (end_ns && bpf_ktime_get_ns() >= end_ns)
+	if (end_ns && begin_ns >= end_ns)
 		return 0;
 	cpu->runs++;
 	if (task->pid == 0) {
@@ -429,6 +433,7 @@ int on_clock(struct bpf_perf_event_data *ctx)
 		cpu->sent++;
 	else
 		cpu->no_room++;
+	cpu->spent_ns += bpf_ktime_get_ns() - begin_ns;
 	return 0;
 }
 

@@ -74,6 +74,7 @@ struct sampling {
 	__u64 no_room;      /* with a sample that the ring could not take */
 	__u64 stacks;       /* stacks copied */
 	__u64 stacks_kept_back; /* stacks not copied because the quota was used up */
+	__u64 spent_ns;      /* in making samples */
 	__u64 bytes_unwoken; /* written since the reader was last woken */
 	__u64 waits;         /* times off the CPU that ended: all below but the time */
 	__u64 waits_ns;      /* how long they were together */

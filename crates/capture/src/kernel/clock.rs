@@ -15,6 +15,11 @@ pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
 
+/// CPU time of this process, nanoseconds.
+pub(crate) fn own_cpu_ns() -> u64 {
+    nanoseconds(ClockId::ProcessCPUTime)
+}
+
 /// What to add to a time of `CLOCK_MONOTONIC` for nanoseconds since the Unix epoch, as both clocks stand now.
 pub(crate) fn monotonic_to_unix_ns() -> u64 {
     let before = monotonic_ns();

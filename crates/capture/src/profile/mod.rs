@@ -14,6 +14,7 @@
 
 mod change;
 mod code;
+mod control;
 mod epoch;
 mod off_cpu;
 mod packets;
@@ -45,13 +46,14 @@ use self::sample::RawSample;
 use self::sampler::Sampler;
 use crate::error::Result;
 
+pub use control::{Budget, Reason, Settings};
 pub use packets::Packer;
 pub use programs::Counts;
 pub use sample::StackEnd;
 pub use tables::FilesLeftOut;
 
 /// What to sample.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Config {
     /// How often a second on each CPU.
     pub frequency_hz: u64,
@@ -61,6 +63,8 @@ pub struct Config {
     pub duration: Option<Duration>,
     /// Whether to sample who waits, too: times off the CPU, in proportion to their length.
     pub off_cpu: bool,
+    /// What it may cost; beyond it fewer and shorter samples are taken.
+    pub budget: Budget,
 }
 
 /// What is so at a moment.
@@ -70,6 +74,8 @@ pub struct Moment {
     pub time_ns: u64,
     /// What was lost since the moment before.
     pub lost: Lost,
+    /// How samples are taken from now on.
+    pub settings: Settings,
 }
 
 /// Samples that were lost, by what made them so.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use profile::{
-    AddError, BuildId, Builder, Frame, FrameId, FrameKind, Line, Mapping, Names, Packet, Process,
-    ProcessId, SampleKind, Status, Unnamed, Window,
+    AddError, BuildId, Builder, Control, Frame, FrameId, FrameKind, Line, Mapping, Names, Packet,
+    Process, ProcessId, SampleKind, Status, Unnamed, Window,
 };
 use symbols::Kernel;
 
 use super::code::{Code, Identity};
+use super::control::{Reason, Settings};
 use super::epoch::Epoch;
 use super::sample::StackEnd;
 use super::{FilePlace, Lost, Moment, Sample, UserFrame};
@@ -29,6 +30,8 @@ pub struct Packer {
 #[derive(Debug)]
 struct Common {
     window_ns: u64,
+    /// As they were told last.
+    settings: Option<Settings>,
     /// Of all processes.
     attributes: Vec<(String, String)>,
     epoch: Epoch,
@@ -68,6 +71,7 @@ impl Packer {
             off_cpu: Half::new(SampleKind::OffCpu),
             common: Common {
                 window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX).max(1),
+                settings: None,
                 attributes: Vec::new(),
                 epoch: Epoch::new(clock::monotonic_to_unix_ns),
                 kernel: None,
@@ -92,6 +96,7 @@ impl Packer {
         self.off_cpu.lost("ring_full", moment.lost.off_cpu_ring_full);
         self.off_cpu.lost("kept_back", moment.lost.off_cpu_kept_back);
         self.off_cpu.lost("missed", moment.lost.off_cpu_missed);
+        self.common.settings = Some(moment.settings);
         let halves = [&mut self.on_cpu, &mut self.off_cpu];
         halves.into_iter().filter_map(|half| half.take_over(moment.time_ns)).collect()
     }
@@ -111,7 +116,7 @@ impl Packer {
     pub fn add(&mut self, sample: &Sample) -> Option<Packet> {
         let half = if sample.off_cpu { &mut self.off_cpu } else { &mut self.on_cpu };
         let common = &mut self.common;
-        let mut done = half.take_over(sample.time_ns);
+        let mut done = half.take_over(sample.time_ns).or_else(|| half.take_of_other_kind(sample));
         match half.put(sample, common) {
             Ok(()) => {}
             Err(AddError::Full) => {
@@ -143,6 +148,16 @@ impl Half {
         if is_over { self.take() } else { None }
     }
 
+    /// The packet of samples that stand for another time than this one of the clock.
+    fn take_of_other_kind(&mut self, sample: &Sample) -> Option<Packet> {
+        let kind = SampleKind::OnCpu { period_ns: sample.weight_ns };
+        if sample.off_cpu || kind == self.kind {
+            return None;
+        }
+        self.kind = kind;
+        self.take()
+    }
+
     fn take(&mut self) -> Option<Packet> {
         let mut open = self.open.take()?;
         for (class, samples) in std::mem::take(&mut self.lost) {
@@ -154,7 +169,18 @@ impl Half {
     fn put(&mut self, sample: &Sample, common: &mut Common) -> Result<(), AddError> {
         let kind = self.kind;
         let open = self.open.get_or_insert_with(|| {
-            Open::new(sample.time_ns, common.epoch.of_window(), common.window_ns, kind)
+            let windows = common.settings.map_or(1, |settings| settings.windows);
+            let window_ns = common.window_ns.saturating_mul(windows.into());
+            let mut open = Open::new(sample.time_ns, common.epoch.of_window(), window_ns, kind);
+            if let Some(settings) = common.settings {
+                open.builder.control(&Control {
+                    frequency_hz: u32::try_from(settings.frequency_hz).unwrap_or(u32::MAX),
+                    window_ns,
+                    max_frames: settings.max_frames,
+                    reason: settings.reason.map_or("", Reason::as_str),
+                });
+            }
+            open
         });
         let process = open.process(sample, &common.attributes)?;
         let mut frames = Vec::with_capacity(sample.kernel.len() + sample.user.len());
@@ -391,8 +417,12 @@ mod tests {
         packer.lost("undelivered.age", 3);
         assert_eq!(packer.add(&sample(10)), None);
         packer.lost("undelivered.age", 4);
-        let moment =
-            |time_ns, ring_full| Moment { time_ns, lost: Lost { ring_full, ..Lost::default() } };
+        let settings = Settings { frequency_hz: 99, windows: 1, max_frames: 1024, reason: None };
+        let moment = |time_ns, ring_full| Moment {
+            time_ns,
+            lost: Lost { ring_full, ..Lost::default() },
+            settings,
+        };
         assert_eq!(packer.until(&moment(10 + 5 * SECOND_NS - 1, 2)), []);
         let packets = packer.until(&moment(10 + 5 * SECOND_NS, 0));
         let [packet] = packets.as_slice() else { panic!("{packets:?}") };

@@ -79,6 +79,20 @@ pub(super) fn clock(cpu: i32, frequency_hz: u64) -> io::Result<OwnedFd> {
     open(&attributes, cpu)
 }
 
+/// Has a clock run its program each so many nanoseconds from now on.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn set_period(clock: &OwnedFd, period_ns: u64) -> io::Result<()> {
+    /// `PERF_EVENT_IOC_PERIOD` of include/uapi/linux/perf_event.h. The clock counts in nanoseconds, also one that was opened with
+    /// a frequency.
+    const IOC_PERIOD: libc::Ioctl = 0x4008_2404;
+    // SAFETY: the kernel reads eight bytes, which live until the call returns.
+    let done =
+        unsafe { libc::ioctl(clock.as_raw_fd(), IOC_PERIOD, std::ptr::from_ref(&period_ns)) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// What the kernel tells of the processes of one CPU: records in the order in which they happened there.
 #[derive(Debug)]
 pub(super) struct SideBand {

@@ -1,9 +1,9 @@
 //! The sampling program: loaded, attached to a clock on each CPU, told what processes have mapped.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{
@@ -13,6 +13,7 @@ use libbpf_rs::{
 use model::Pid;
 
 use super::Config;
+use super::control::Settings;
 use super::off_cpu::Pace;
 use super::perf;
 use super::processes::Process;
@@ -65,6 +66,8 @@ pub struct Counts {
     pub sent: u64,
     /// With a sample that found no room.
     pub no_room: u64,
+    /// Nanoseconds that samples took to make.
+    pub spent_ns: u64,
     /// Stacks that were copied because nothing was known of their process.
     pub stacks: u64,
     /// Such stacks that were not copied, to spare work.
@@ -91,6 +94,8 @@ pub struct Counts {
 pub(super) struct Programs<'obj> {
     skeleton: ProfileSkel<'obj>,
     links: Vec<Link>,
+    /// The clocks, which the links own.
+    clocks: Vec<OwnedFd>,
     off_cpu: bool,
 }
 
@@ -105,7 +110,6 @@ impl<'obj> Programs<'obj> {
             .map_err(Error::bpf("open the sampling program"))?;
         if let Some(rodata) = open.maps.rodata_data.as_mut() {
             rodata.own_tgid = process::id().cast_signed();
-            rodata.period_ns = 1_000_000_000 / config.frequency_hz.max(1);
             rodata.only_listed = config.processes.is_some();
         }
         open.progs.on_switch.set_autoload(config.off_cpu);
@@ -113,7 +117,7 @@ impl<'obj> Programs<'obj> {
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
         open.maps.waits.set_max_entries(cpus).map_err(Error::bpf("open the sampling program"))?;
         let skeleton = open.load().map_err(Error::bpf("load the sampling program"))?;
-        Ok(Self { skeleton, links: Vec::new(), off_cpu: config.off_cpu })
+        Ok(Self { skeleton, links: Vec::new(), clocks: Vec::new(), off_cpu: config.off_cpu })
     }
 
     /// Follows what processes do to their code. Comes before anything is read of them.
@@ -144,6 +148,7 @@ impl<'obj> Programs<'obj> {
             let clock = perf::clock(*cpu, frequency_hz).map_err(Error::os("start the clock"))?;
             let attached = self.skeleton.progs.on_clock.attach_perf_event(clock.as_raw_fd());
             let link = attached.map_err(Error::bpf("attach the sampling program"))?;
+            self.clocks.push(clock.try_clone().map_err(Error::os("start the clock"))?);
             // The link closes it when it goes.
             std::mem::forget(clock);
             self.links.push(link);
@@ -154,6 +159,7 @@ impl<'obj> Programs<'obj> {
     /// Ends sampling; what is in the ring stays readable.
     pub(super) fn stop(&mut self) {
         self.links.clear();
+        self.clocks.clear();
     }
 
     /// Samples this process and those it starts, when only listed ones are sampled.
@@ -216,7 +222,7 @@ impl<'obj> Programs<'obj> {
             map.update(&number.to_ne_bytes(), &value, MapFlags::ANY)
                 .map_err(Error::bpf("tell of a mapping"))?;
         }
-        self.set(pid, &map)
+        self.put(pid, &map)
     }
 
     /// Forgets a process.
@@ -240,6 +246,28 @@ impl<'obj> Programs<'obj> {
             let quota = unsafe { AtomicI64::from_ptr(&raw mut bss.stack_quota) };
             quota.store(count, Ordering::Relaxed);
         }
+    }
+
+    /// How samples are taken from now on.
+    ///
+    /// # Errors
+    /// [`Error::Os`] when a clock cannot be changed.
+    #[expect(unsafe_code, reason = "the program changes this memory while it is mapped here")]
+    pub(super) fn set(&mut self, settings: &Settings) -> Result<()> {
+        let period_ns = 1_000_000_000 / settings.frequency_hz.max(1);
+        if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
+            // SAFETY: the references are valid and aligned, and both sides change the numbers as a whole.
+            let (period, frames) = unsafe {
+                let period = AtomicU64::from_ptr(&raw mut bss.period_ns);
+                (period, AtomicU32::from_ptr(&raw mut bss.max_frames))
+            };
+            period.store(period_ns, Ordering::Relaxed);
+            frames.store(settings.max_frames, Ordering::Relaxed);
+        }
+        for clock in &self.clocks {
+            perf::set_period(clock, period_ns).map_err(Error::os("change the clock"))?;
+        }
+        Ok(())
     }
 
     /// How times off the CPU are sampled from now on.
@@ -269,6 +297,7 @@ impl<'obj> Programs<'obj> {
             sum.unlisted += cpu.unlisted;
             sum.sent += cpu.sent;
             sum.no_room += cpu.no_room;
+            sum.spent_ns += cpu.spent_ns;
             sum.stacks += cpu.stacks;
             sum.stacks_kept_back += cpu.stacks_kept_back;
             sum.waits += cpu.waits;
@@ -283,7 +312,7 @@ impl<'obj> Programs<'obj> {
         sum
     }
 
-    fn set(&self, pid: Pid, map: &MapHandle) -> Result<()> {
+    fn put(&self, pid: Pid, map: &MapHandle) -> Result<()> {
         let descriptor = map.as_fd().as_raw_fd().to_ne_bytes();
         let key = pid.get().to_ne_bytes();
         let set = self.skeleton.maps.processes.update(&key, &descriptor, MapFlags::ANY);

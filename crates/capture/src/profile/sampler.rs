@@ -10,6 +10,7 @@ use std::time::Duration;
 use model::Pid;
 
 use super::change::{Change, Timed, changes};
+use super::control::{Controller, Settings, Used};
 use super::off_cpu::Pacer;
 use super::perf::SideBand;
 use super::processes::Processes;
@@ -110,6 +111,9 @@ impl Sampler<'_> {
         let ring = self.programs.ring(move |bytes| into.borrow_mut().push(bytes))?;
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let length_ns = config.duration.map_or(u64::MAX, nanoseconds);
+        let mut controller =
+            Controller::new(config.budget.clone(), config.frequency_hz, cpus.len());
+        self.programs.set(&controller.settings())?;
         let mut pacer = Pacer::new(config.frequency_hz, cpus.len());
         let counts = self.programs.counts();
         self.programs.set_pace(pacer.next(clock::monotonic_ns(), &counts));
@@ -133,7 +137,14 @@ impl Sampler<'_> {
                 self.report.malformed_samples = queue.malformed + self.unreadable;
             }
             self.report.counts = self.programs.counts();
-            is_heard = self.tell_moment(if is_over { clock::monotonic_ns() } else { until_ns });
+            let time_ns = if is_over { clock::monotonic_ns() } else { until_ns };
+            if controller.is_due(time_ns) {
+                let used = self.used(&controller);
+                if controller.look(time_ns, used) {
+                    self.programs.set(&controller.settings())?;
+                }
+            }
+            is_heard = self.tell_moment(time_ns, controller.settings());
             if is_over {
                 break;
             }
@@ -216,7 +227,7 @@ impl Sampler<'_> {
     }
 
     /// Says that all until a moment was given, and what was lost of it. Whether someone listens.
-    fn tell_moment(&mut self, time_ns: u64) -> bool {
+    fn tell_moment(&mut self, time_ns: u64, settings: Settings) -> bool {
         let Report { counts, .. } = self.report;
         let lost = Lost {
             ring_full: counts.no_room,
@@ -227,7 +238,16 @@ impl Sampler<'_> {
             off_cpu_missed: counts.waits_missed,
         };
         let since = lost.since(std::mem::replace(&mut self.lost, lost));
-        self.to.send(Message::Until(Moment { time_ns, lost: since })).is_ok()
+        self.to.send(Message::Until(Moment { time_ns, lost: since, settings })).is_ok()
+    }
+
+    /// What was used until now.
+    fn used(&self, controller: &Controller) -> Used {
+        Used {
+            cpu_ns: self.report.counts.spent_ns.saturating_add(clock::own_cpu_ns()),
+            bytes: controller.bytes_sent(),
+            memory_bytes: scan::own_memory_bytes(),
+        }
     }
 
     /// Whether the time is over, or someone says so. The clocks stand from then on.

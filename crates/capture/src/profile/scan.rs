@@ -54,6 +54,15 @@ fn mapped(pid: Pid, line: &[u8]) -> Option<Change> {
     })
 }
 
+/// Bytes of memory that this process shares with nobody: `resident` less `shared` of `/proc/self/statm`.
+pub(super) fn own_memory_bytes() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let mut pages = statm.split(' ').skip(1).map_while(|word| word.parse::<u64>().ok());
+    let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+    let page_bytes = rustix::param::page_size() as u64;
+    resident.saturating_sub(shared).saturating_mul(page_bytes)
+}
+
 /// Whether a process is there.
 pub(super) fn is_there(pid: Pid) -> bool {
     Path::new("/proc").join(pid.get().to_string()).exists()

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use ::profile::view::{Weights, folded};
 use ::profile::{Limits, Request};
-use capture::profile::{self, Config, Packer, Report, Sample, Seen, StackEnd};
+use capture::profile::{self, Budget, Config, Packer, Report, Sample, Seen, StackEnd};
 use model::Pid;
 
 use crate::support::{are_installed, can_trace, wait_for};
 
 /// Spends its time below so many calls, in a program without frame pointers.
-const DEEP: &str = r"
+pub(crate) const DEEP: &str = r"
 #include <stdlib.h>
 static volatile unsigned sink;
 __attribute__((noinline)) static unsigned leaf(unsigned n) { unsigned s = n; for (int i = 0; i < 20000; i++) s = s * 31 + i; return s; }
@@ -103,7 +103,13 @@ impl Sampling {
 }
 
 pub(crate) fn config(processes: Option<Vec<Pid>>) -> Config {
-    Config { frequency_hz: 397, processes, duration: None, off_cpu: false }
+    Config {
+        frequency_hz: 397,
+        processes,
+        duration: None,
+        off_cpu: false,
+        budget: Budget::default(),
+    }
 }
 
 /// What every sampling must come to.

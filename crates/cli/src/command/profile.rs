@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use capture::profile::{Config, Packer, Seen, sample};
+use capture::profile::{Budget, Config, Packer, Seen, sample};
 use clap::{Subcommand, ValueEnum};
 use model::Pid;
 use profile::view::{Weights, diff_text, flame_graph, folded, hottest};
@@ -158,6 +158,7 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
         processes,
         duration: args.duration,
         off_cpu: args.off_cpu,
+        budget: Budget::default(),
     };
     let stopped = Arc::new(AtomicBool::new(false));
     let _signals = stop::on_signal_set(Arc::clone(&stopped))?;

@@ -42,6 +42,14 @@ const NATS: [&[u8]; 4] = [
     b"-ERR 'Authorization Violation'\r\n",
 ];
 
+/// A program that has functions inlined into each other.
+const INLINED: &str = "\
+volatile unsigned sink;
+static inline __attribute__((always_inline)) unsigned second(unsigned n) { return sink = n * 3; }
+static inline __attribute__((always_inline)) unsigned first(unsigned n) { return second(n + 1) + 1; }
+unsigned outer(unsigned n) { for (unsigned i = 0; i < n; i++) sink += first(i); return first(n) * 7; }
+";
+
 /// Small executables and libraries of Debian.
 const EXECUTABLES: [&str; 4] = [
     "/usr/bin/true",
@@ -126,6 +134,26 @@ fn fuzz(folder: &Path, target: &str, seconds: u64) -> anyhow::Result<bool> {
     Ok(status.success())
 }
 
+/// Writes [`INLINED`] with debug information of several forms; gives how many.
+fn debugged(corpus: &Path) -> anyhow::Result<usize> {
+    let source = corpus.join("inlined.c");
+    fs::write(&source, INLINED)?;
+    let forms: [&[&str]; 4] = [
+        &["-O2", "-gdwarf-5"],
+        &["-O2", "-gdwarf-4"],
+        &["-O2", "-gdwarf-5", "-gz=zlib"],
+        &["-O0", "-gdwarf-5", "-ffunction-sections"],
+    ];
+    for (number, options) in forms.iter().enumerate() {
+        let mut compiler = Command::new("cc");
+        let compiler = compiler.args(*options).args(["-shared", "-nostdlib", "-fPIC", "-o"]);
+        let status = compiler.arg(corpus.join(number.to_string())).arg(&source).status();
+        ensure!(status.context("cc")?.success(), "cc {options:?}");
+    }
+    fs::remove_file(source)?;
+    Ok(forms.len())
+}
+
 /// Writes a target's seeds into its corpus; gives how many.
 fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
     let corpus = folder.join("corpus").join(target);
@@ -145,6 +173,9 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
             }
         }
         return Ok(count);
+    }
+    if target == "lines" {
+        return debugged(&corpus);
     }
     if target == "task" {
         fs::write(corpus.join("0"), task()?)?;

@@ -1,13 +1,16 @@
 //! From addresses to names of functions.
 //!
 //! [`Functions`] is what the symbol tables of an executable file say, [`Kernel`] what the running kernel says of itself. Both are
-//! sorted once and then searched; neither opens files. [`readable`] turns a linker's name into the one that was written.
+//! sorted once and then searched. [`Lines`] is what a file's debug information says: source lines, and functions that were inlined.
+//! None opens files. [`readable`] turns a linker's name into the one that was written.
 
 mod functions;
 mod kernel;
+mod lines;
 
 pub use functions::{Function, Functions, FunctionsError, MAX_FUNCTIONS};
 pub use kernel::{Kernel, KernelFunction};
+pub use lines::{FunctionName, Lines, LinesError, MAX_INFLATED_BYTES, SourceLine, UNITS_ROOM};
 
 /// The longest name that is taken apart: compilers write longer ones, which are shown as they are.
 const MAX_MANGLED_BYTES: usize = 4096;

@@ -1,6 +1,8 @@
 //! Names of functions of this machine's files.
 #![expect(clippy::unwrap_used, reason = "a test that fails here fails")]
 
+mod lines;
+
 use std::fs;
 
 use symbols::{Functions, Kernel};

@@ -1,0 +1,258 @@
+//! Which unit of debug information tells of an address.
+
+use std::sync::Arc;
+
+use gimli::{
+    Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugInfoOffset,
+    DebugLineOffset, Dwarf, Error, RangeListsOffset, Reader, Result, Section, Unit, UnitHeader,
+    UnitRef, UnitType, constants,
+};
+
+use super::cursor::{Cursor, Meter};
+
+/// The most units that are known of a file. Chromium has 30,000.
+const MAX_UNITS: usize = 1 << 20;
+
+/// The most stretches of code of all units of a file.
+const MAX_RANGES: usize = 2 << 20;
+
+/// The longest table of abbreviations; compilers write some thousand bytes, or some ten thousand for what is optimised as a whole.
+const MAX_ABBREVIATION_BYTES: usize = 1 << 20;
+
+/// How many units that have code around an address are looked at.
+const MAX_CANDIDATES: usize = 8;
+
+/// The units of a file.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// Where each begins, ascending.
+    units: Vec<usize>,
+    /// By begin.
+    ranges: Vec<UnitRange>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct UnitRange {
+    begin: u64,
+    end: u64,
+    unit: u32,
+}
+
+impl Index {
+    /// Of all units up to the first one that cannot be read, or to the end of what may be read.
+    pub(super) fn of(dwarf: &Dwarf<Cursor<'_>>, meter: &Meter) -> Self {
+        let mut index = Self::default();
+        let mut known: Option<(usize, Arc<Abbreviations>)> = None;
+        let mut headers = dwarf.units();
+        while let Ok(Some(header)) = headers.next() {
+            let Some(DebugInfoOffset(offset)) = header.debug_info_offset() else { continue };
+            if index.units.len() >= MAX_UNITS {
+                break;
+            }
+            let number = u32::try_from(index.units.len()).unwrap_or(u32::MAX);
+            index.units.push(offset);
+            // Others have no code.
+            let has_code = matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_));
+            let at = header.debug_abbrev_offset().0;
+            let abbreviations = match known.take().filter(|(known, _)| has_code && *known == at) {
+                Some((_, abbreviations)) => abbreviations,
+                None if !has_code => continue,
+                None => match abbreviations(dwarf, &header) {
+                    Ok(abbreviations) => Arc::new(abbreviations),
+                    Err(_unreadable) => continue,
+                },
+            };
+            if let Ok(root) = Root::of(dwarf, header, Arc::clone(&abbreviations), meter)
+                && root.visit_ranges(dwarf, |begin, end| index.push(begin, end, number)).is_err()
+            {
+                break;
+            }
+            known = Some((at, abbreviations));
+        }
+        index.ranges.sort_unstable();
+        index.ranges.shrink_to_fit();
+        index.units.shrink_to_fit();
+        index
+    }
+
+    fn push(&mut self, begin: u64, end: u64, unit: u32) -> Result<()> {
+        if self.ranges.len() >= MAX_RANGES {
+            return Err(Error::Io);
+        }
+        self.ranges.push(UnitRange { begin, end, unit });
+        Ok(())
+    }
+
+    /// The units that say that they have code at an address: the ones whose stretch begins last before it first.
+    pub(super) fn candidates(&self, address: u64) -> impl Iterator<Item = u32> + use<> {
+        let behind = self.ranges.partition_point(|range| range.begin <= address);
+        let before = self.ranges.get(..behind).unwrap_or_default().iter().rev();
+        let near = before.take(MAX_CANDIDATES).filter(|range| address < range.end);
+        let mut units: Vec<u32> = near.map(|range| range.unit).collect();
+        units.dedup();
+        units.into_iter()
+    }
+
+    /// Where a unit begins.
+    pub(super) fn unit(&self, number: u32) -> Option<DebugInfoOffset> {
+        self.units.get(number as usize).map(|at| DebugInfoOffset(*at))
+    }
+
+    /// Where the unit begins that an entry is in.
+    pub(super) fn unit_around(&self, entry: DebugInfoOffset) -> Option<DebugInfoOffset> {
+        let behind = self.units.partition_point(|at| *at <= entry.0);
+        self.units.get(behind.checked_sub(1)?).map(|at| DebugInfoOffset(*at))
+    }
+
+    /// Bytes of memory that this takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.units.len() * size_of::<usize>() + self.ranges.len() * size_of::<UnitRange>()
+    }
+}
+
+/// The abbreviations of a unit.
+pub(super) fn abbreviations(
+    dwarf: &Dwarf<Cursor<'_>>,
+    header: &UnitHeader<Cursor<'_>>,
+) -> Result<Abbreviations> {
+    let mut table = *dwarf.debug_abbrev.reader();
+    table.skip(header.debug_abbrev_offset().0)?;
+    table.truncate(table.len().min(MAX_ABBREVIATION_BYTES))?;
+    DebugAbbrev::from(table).abbreviations(DebugAbbrevOffset(0))
+}
+
+/// A unit's first entry, which tells of the unit.
+pub(super) struct Root<'d> {
+    /// Without its line program.
+    pub(super) unit: Unit<Cursor<'d>>,
+    pub(super) lines: Option<DebugLineOffset>,
+    ranges: Option<RangeListsOffset>,
+    /// Of code in one piece.
+    end: Option<u64>,
+}
+
+impl<'d> Root<'d> {
+    pub(super) fn of(
+        dwarf: &Dwarf<Cursor<'d>>,
+        header: UnitHeader<Cursor<'d>>,
+        abbreviations: Arc<Abbreviations>,
+        meter: &Meter,
+    ) -> Result<Self> {
+        let encoding = header.encoding();
+        let mut unit = Unit {
+            header,
+            abbreviations,
+            name: None,
+            comp_dir: None,
+            low_pc: 0,
+            str_offsets_base: gimli::DebugStrOffsetsBase::default_for_encoding_and_file(
+                encoding,
+                dwarf.file_type,
+            ),
+            addr_base: gimli::DebugAddrBase(0),
+            loclists_base: gimli::DebugLocListsBase::default_for_encoding_and_file(
+                encoding,
+                dwarf.file_type,
+            ),
+            rnglists_base: gimli::DebugRngListsBase::default_for_encoding_and_file(
+                encoding,
+                dwarf.file_type,
+            ),
+            line_program: None,
+            dwo_id: None,
+        };
+        let mut lines = None;
+        let (mut folder, mut low, mut high, mut ranges) = (None, None, None, None);
+        let table = Arc::clone(&unit.abbreviations);
+        let mut entries = unit.header.entries_raw(&table, None)?;
+        let abbreviation = entries.read_abbreviation()?.ok_or(Error::MissingUnitDie)?;
+        meter.charge(abbreviation.attributes().len())?;
+        for spec in abbreviation.attributes() {
+            let attribute = entries.read_attribute(*spec)?;
+            match (attribute.name(), attribute.value()) {
+                (constants::DW_AT_comp_dir, value) => folder = Some(value),
+                (constants::DW_AT_low_pc, value) => low = Some(value),
+                (constants::DW_AT_high_pc, value) => high = Some(value),
+                (constants::DW_AT_ranges, value) => ranges = Some(value),
+                (constants::DW_AT_stmt_list, AttributeValue::DebugLineRef(at)) => lines = Some(at),
+                (_, AttributeValue::DebugStrOffsetsBase(base)) => unit.str_offsets_base = base,
+                (_, AttributeValue::DebugAddrBase(base)) => unit.addr_base = base,
+                (_, AttributeValue::DebugRngListsBase(base)) => unit.rnglists_base = base,
+                _ => {}
+            }
+        }
+        // What these mean hangs on the bases, which may come behind them.
+        unit.comp_dir = folder.and_then(|value| dwarf.attr_string(&unit, value).ok());
+        let (begin, end) = bounds(UnitRef::new(dwarf, &unit), low, high)?;
+        unit.low_pc = begin.unwrap_or(0);
+        let ranges = match ranges {
+            Some(value) => dwarf.attr_ranges_offset(&unit, value)?,
+            None => None,
+        };
+        Ok(Self { unit, lines, ranges, end })
+    }
+
+    /// The unit that begins there.
+    pub(super) fn at(
+        dwarf: &Dwarf<Cursor<'d>>,
+        offset: DebugInfoOffset,
+        meter: &Meter,
+    ) -> Result<Self> {
+        let header = dwarf.unit_header(offset)?;
+        let abbreviations = abbreviations(dwarf, &header)?;
+        Self::of(dwarf, header, Arc::new(abbreviations), meter)
+    }
+
+    /// # Errors
+    /// That of `visit`.
+    fn visit_ranges(
+        &self,
+        dwarf: &Dwarf<Cursor<'d>>,
+        visit: impl FnMut(u64, u64) -> Result<()>,
+    ) -> Result<()> {
+        let unit = UnitRef::new(dwarf, &self.unit);
+        visit_ranges(unit, (Some(self.unit.low_pc), self.end), self.ranges, visit)
+    }
+}
+
+/// Begin and end of an entry's code as its attributes tell them.
+pub(super) fn bounds<'d>(
+    unit: UnitRef<'_, Cursor<'d>>,
+    low: Option<AttributeValue<Cursor<'d>>>,
+    high: Option<AttributeValue<Cursor<'d>>>,
+) -> Result<(Option<u64>, Option<u64>)> {
+    let address = |value: Option<AttributeValue<Cursor<'d>>>| match value {
+        Some(value) => unit.attr_address(value),
+        None => Ok(None),
+    };
+    let begin = address(low)?;
+    let end = match high {
+        Some(AttributeValue::Udata(bytes)) => begin.and_then(|begin| begin.checked_add(bytes)),
+        other => address(other)?,
+    };
+    Ok((begin, end))
+}
+
+/// The stretches of code of an entry. What the linker dropped lies at address 0 and is left out.
+///
+/// # Errors
+/// That of `visit`; a list that cannot be read ends there.
+pub(super) fn visit_ranges(
+    unit: UnitRef<'_, Cursor<'_>>,
+    bounds: (Option<u64>, Option<u64>),
+    list: Option<RangeListsOffset>,
+    mut visit: impl FnMut(u64, u64) -> Result<()>,
+) -> Result<()> {
+    let mut push = |begin, end| if begin != 0 && begin < end { visit(begin, end) } else { Ok(()) };
+    if let Some(list) = list {
+        let Ok(mut ranges) = unit.ranges(list) else { return Ok(()) };
+        while let Ok(Some(range)) = ranges.next() {
+            push(range.begin, range.end)?;
+        }
+        return Ok(());
+    }
+    match bounds {
+        (Some(begin), Some(end)) => push(begin, end),
+        _ => Ok(()),
+    }
+}

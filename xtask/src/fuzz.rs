@@ -50,6 +50,10 @@ static inline __attribute__((always_inline)) unsigned first(unsigned n) { return
 unsigned outer(unsigned n) { for (unsigned i = 0; i < n; i++) sink += first(i); return first(n) * 7; }
 ";
 
+/// A perf map, behind the length of its pieces.
+const JIT_MAP: &[u8] =
+    b"\x071000 20 one\n0x1020 0x10 JS:*two words file.js:1:2\n1010 8 three\nnonsense\n";
+
 /// Small executables and libraries of Debian.
 const EXECUTABLES: [&str; 4] = [
     "/usr/bin/true",
@@ -163,6 +167,11 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
             fs::write(corpus.join(number.to_string()), said)?;
         }
         return Ok(NATS.len());
+    }
+    if target == "jit" {
+        fs::write(corpus.join("map"), JIT_MAP)?;
+        fs::write(corpus.join("dump"), jit_dump())?;
+        return Ok(2);
     }
     if target == "unwind" {
         let mut count = 0;
@@ -342,4 +351,24 @@ fn task() -> anyhow::Result<Vec<u8>> {
     };
     let bytes = Task::new(&work, maps.chain([load]).collect()).encode()?;
     Ok(bytes.get(Task::header()?.len()..).unwrap_or_default().to_vec())
+}
+
+/// A jitdump, behind the length of its pieces: lines, what they are of, a move, the end.
+fn jit_dump() -> Vec<u8> {
+    let record = |id: u32, words: &[u64], text: &[u8]| {
+        let size = u32::try_from(16 + words.len() * 8 + text.len()).unwrap_or(u32::MAX);
+        let words = words.iter().flat_map(|word| word.to_ne_bytes());
+        let head = [id, size].into_iter().flat_map(u32::to_ne_bytes).chain(5_u64.to_ne_bytes());
+        head.chain(words).chain(text.iter().copied()).collect::<Vec<u8>>()
+    };
+    let header = [0x4a69_5444_u32, 1, 40, 62, 0, 7, 0, 0, 0, 0].map(u32::to_ne_bytes).concat();
+    [
+        vec![64],
+        header,
+        record(2, &[0x1000, 1, 0x1000, 5], b"a.js\0"),
+        record(0, &[0, 0x1000, 0x1000, 4, 1], b"one\0\xcc\xcc\xcc\xcc"),
+        record(1, &[0, 0x9000, 0x1000, 0x9000, 4, 1], b""),
+        record(3, &[], b""),
+    ]
+    .concat()
 }

@@ -2,9 +2,10 @@
 //!
 //! [`Functions`] is what the symbol tables of an executable file say, [`Kernel`] what the running kernel says of itself. Both are
 //! sorted once and then searched. [`Lines`] is what a file's debug information says: source lines, and functions that were inlined.
-//! None opens files. [`readable`] turns a linker's name into the one that was written.
+//! [`jit`] is what processes say of code that they made while they ran. None opens files. [`readable`] turns a linker's name into the one that was written.
 
 mod functions;
+pub mod jit;
 mod kernel;
 mod lines;
 

@@ -1,5 +1,7 @@
 //! From a file's call frame information to its table.
 
+use std::ops::Range;
+
 use gimli::{
     AArch64, BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, FrameDescriptionEntry,
     NativeEndian, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection,
@@ -53,7 +55,7 @@ pub struct Left {
 struct Function {
     begin: u64,
     end: u64,
-    rows: std::ops::Range<usize>,
+    rows: Range<usize>,
 }
 
 /// A table in the making.
@@ -92,6 +94,9 @@ impl Table {
             frames.set_address_size(8);
             frames.set_vendor(vendor);
             builder.read(image, &frames, &bases(section))?;
+        }
+        if let Some(builtins) = &image.builtins {
+            builder.keeps_frame_pointers(builtins.clone(), image.architecture());
         }
         let left = builder.left;
         builder.finish(image.entry()).map(|table| (table, left)).ok_or(TableError::None)
@@ -179,6 +184,13 @@ impl Builder {
         }
         self.functions.push(Function { begin, end, rows: first..self.rows.len() });
         Ok(())
+    }
+
+    /// Code that nothing describes otherwise.
+    fn keeps_frame_pointers(&mut self, code: Range<u64>, architecture: Architecture) {
+        let row = self.rows.len();
+        self.rows.push((code.start, Rule::frame_pointers(architecture)));
+        self.functions.push(Function { begin: code.start, end: code.end, rows: row..row + 1 });
     }
 
     fn finish(mut self, entry: Option<u64>) -> Option<Table> {

@@ -1,8 +1,12 @@
 //! What an executable file says of where its code lies.
 
+use std::ops::Range;
+
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{FileKind, NativeEndian, ReadRef};
+
+use crate::v8;
 
 /// More program or section headers than any linker writes.
 const MAX_HEADERS: usize = 65_536;
@@ -73,6 +77,8 @@ pub struct Image<'a> {
     /// Where data and code of pointers in `.eh_frame` that are relative to them begin.
     pub(crate) text: Option<u64>,
     pub(crate) got: Option<u64>,
+    /// Code of V8 that keeps frame pointers.
+    pub(crate) builtins: Option<Range<u64>>,
 }
 
 type Header = elf::FileHeader64<NativeEndian>;
@@ -119,11 +125,21 @@ impl<'a> Image<'a> {
             debug_frame: None,
             text: None,
             got: None,
+            builtins: None,
         };
         image.find_build_id(programs, endian, file);
         // A file without section headers, or with broken ones, still runs.
         if let Ok(sections) = header.sections(endian, file) {
             image.find_sections(&sections, endian, file);
+            let mut indexes =
+                programs.iter().filter(|it| it.p_type(endian) == elf::PT_GNU_EH_FRAME);
+            let has_gap = indexes.next().is_some_and(|index| {
+                let bytes = index.data(endian, file).unwrap_or_default();
+                v8::has_gap(bytes, index.p_vaddr(endian))
+            });
+            if has_gap {
+                image.builtins = v8::builtins(&sections, endian, file);
+            }
         }
         if image.eh_frame.is_none() {
             image.eh_frame = image.frames_behind_index(programs, endian, file);

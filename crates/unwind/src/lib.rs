@@ -14,6 +14,7 @@ mod build;
 mod image;
 mod rule;
 mod table;
+mod v8;
 pub mod walk;
 
 pub use build::{Left, MAX_ROWS, TableError};

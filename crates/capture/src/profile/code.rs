@@ -258,17 +258,24 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn open(file: &CodeFile, pid: Pid, (begin, end): (u64, u64)) -> io::Result<Source> {
+fn open(file: &CodeFile, pid: Pid, range: (u64, u64)) -> io::Result<Source> {
     if file.path.as_os_str() == "[vdso]" {
         return own_vdso().map(Source::Bytes);
     }
+    open_mapped(file, pid, range).map(Source::File)
+}
+
+/// Opens what a process has mapped at these addresses; else what has its name at the moment.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn open_mapped(file: &CodeFile, pid: Pid, (begin, end): (u64, u64)) -> io::Result<File> {
     let process = PathBuf::from(format!("/proc/{}", pid.get()));
     let mapped = File::open(process.join(format!("map_files/{begin:x}-{end:x}")));
-    let opened = mapped.or_else(|_other_bounds| {
+    mapped.or_else(|_other_bounds| {
         let inside = file.path.strip_prefix("/").unwrap_or(&file.path);
         File::open(process.join("root").join(inside)).or_else(|_gone| File::open(&file.path))
-    });
-    opened.map(Source::File)
+    })
 }
 
 /// The kernel maps the same one into all processes of 64 bits.

@@ -16,6 +16,7 @@ mod change;
 mod code;
 mod control;
 mod epoch;
+mod jit;
 mod off_cpu;
 mod packets;
 mod perf;
@@ -39,6 +40,7 @@ use std::time::Duration;
 use model::{CpuId, Pid, Tid};
 
 use self::code::Code;
+use self::jit::JitMaker;
 use self::processes::CodeFile;
 use self::queue::{InFlight, Message};
 use self::resolve::resolve;
@@ -127,6 +129,8 @@ pub struct Sample {
     pub name: Vec<u8>,
     /// The program of the process.
     executable: Option<Arc<CodeFile>>,
+    /// Who makes code in the process.
+    jit: JitMaker,
     /// Where it ran.
     pub cpu: CpuId,
     /// Number of its control group.

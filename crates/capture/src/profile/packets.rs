@@ -10,10 +10,12 @@ use profile::{
     Process, ProcessId, SampleKind, Status, Unnamed, Window,
 };
 use symbols::Kernel;
+use symbols::jit::V8Name;
 
 use super::code::{Code, Identity};
 use super::control::{Reason, Settings};
 use super::epoch::Epoch;
+use super::jit::Jit;
 use super::sample::StackEnd;
 use super::{FilePlace, Lost, Moment, Sample, UserFrame};
 use crate::kernel::clock;
@@ -37,6 +39,7 @@ struct Common {
     epoch: Epoch,
     /// Read when the first frame of the kernel comes.
     kernel: Option<Kernel>,
+    jit: Jit,
 }
 
 /// The packets of one kind of sample.
@@ -75,6 +78,7 @@ impl Packer {
                 attributes: Vec::new(),
                 epoch: Epoch::new(clock::monotonic_to_unix_ns),
                 kernel: None,
+                jit: Jit::default(),
             },
         }
     }
@@ -188,7 +192,7 @@ impl Half {
             frames.push(open.kernel_frame(*address, &mut common.kernel)?);
         }
         for frame in &sample.user {
-            frames.push(open.user_frame(frame)?);
+            frames.push(open.user_frame(frame, sample, &mut common.jit)?);
         }
         let thread_name = String::from_utf8_lossy(&sample.name);
         open.builder.add(&profile::Sample {
@@ -245,13 +249,20 @@ impl Open {
         Ok(id)
     }
 
-    fn user_frame(&mut self, frame: &UserFrame) -> Result<FrameId, AddError> {
+    fn user_frame(
+        &mut self,
+        frame: &UserFrame,
+        sample: &Sample,
+        jit: &mut Jit,
+    ) -> Result<FrameId, AddError> {
         let Some(place) = &frame.file else {
             return self.builder.frame(&unnamed(frame.address, Unnamed::NoMapping));
         };
-        let Some(code) = place.code.as_ref().filter(|_| !place.file.is_anonymous()) else {
-            let why = if place.file.is_anonymous() { Unnamed::Anonymous } else { Unnamed::NoFile };
-            return self.builder.frame(&unnamed(frame.address, why));
+        if place.file.is_anonymous() {
+            return self.made_frame(frame.address, sample, jit);
+        }
+        let Some(code) = &place.code else {
+            return self.builder.frame(&unnamed(frame.address, Unnamed::NoFile));
         };
         let key = (address_of(code), place.offset);
         if let Some(known) = self.user.get(&key) {
@@ -295,6 +306,34 @@ impl Open {
             address: address.unwrap_or(at),
             names,
         })
+    }
+
+    /// Of code that the process made.
+    fn made_frame(
+        &mut self,
+        address: u64,
+        sample: &Sample,
+        jit: &mut Jit,
+    ) -> Result<FrameId, AddError> {
+        let kind = sample.jit.kind;
+        let found = match jit.find(sample, address) {
+            Ok(found) => found,
+            Err(why) => return self.builder.frame(&Frame { kind, ..unnamed(address, why) }),
+        };
+        let as_written = V8Name::of(found.name).filter(|_| kind == FrameKind::V8Js);
+        let (file, line) = found.line.unwrap_or_default();
+        let line = match as_written {
+            Some(it) => Line {
+                function: it.function,
+                system_name: found.name,
+                file: if file.is_empty() { it.file } else { file },
+                line,
+                start_line: it.line,
+            },
+            None => Line { function: found.name, file, line, ..Line::default() },
+        };
+        let names = Names::Known(std::slice::from_ref(&line));
+        self.builder.frame(&Frame { kind, mapping: None, address, names })
     }
 
     fn kernel_frame(&mut self, at: u64, kernel: &mut Option<Kernel>) -> Result<FrameId, AddError> {
@@ -352,6 +391,7 @@ mod tests {
     use model::{CpuId, Pid, Tid};
     use profile::{Limits, Request};
 
+    use super::super::jit::JitMaker;
     use super::*;
 
     const SECOND_NS: u64 = 1_000_000_000;
@@ -367,6 +407,7 @@ mod tests {
             tid: Tid::new(7),
             name: b"app".to_vec(),
             executable: None,
+            jit: JitMaker::default(),
             cpu: CpuId::new(0),
             cgroup: 0,
             kernel: vec![0xffff_ffff_8100_0000],

@@ -9,6 +9,7 @@ use model::Pid;
 
 use super::change::{Change, Contents};
 use super::code::Code;
+use super::jit::JitMaker;
 
 /// Stretches of code of one process; later ones are counted and left out.
 pub(super) const MAX_MAPPINGS: usize = 4095;
@@ -47,7 +48,7 @@ impl PartialEq for CodeFile {
 impl Eq for CodeFile {}
 
 impl CodeFile {
-    fn new(contents: Contents, path: PathBuf) -> Self {
+    pub(super) fn new(contents: Contents, path: PathBuf) -> Self {
         Self { contents, path, code: OnceLock::new() }
     }
 
@@ -64,7 +65,9 @@ impl CodeFile {
     /// Whether it is memory that a process filled itself.
     pub(super) fn is_anonymous(&self) -> bool {
         let path = self.path.as_os_str().as_encoded_bytes();
-        path.is_empty() || path.starts_with(b"//anon") || path.starts_with(b"[anon")
+        // .NET maps what it fills twice, to write and to run it.
+        let is_filled = path.starts_with(b"/memfd:doublemapper");
+        path.is_empty() || path.starts_with(b"//anon") || path.starts_with(b"[anon") || is_filled
     }
 }
 
@@ -84,6 +87,8 @@ pub(super) struct Process {
     pub(super) code: BTreeMap<u64, Mapping>,
     /// The program: what was mapped first.
     pub(super) executable: Option<Arc<CodeFile>>,
+    /// Who makes code in it.
+    pub(super) jit: JitMaker,
     /// Until when this holds: the last change.
     pub(super) changed_ns: u64,
     /// Stretches that found no room.
@@ -113,12 +118,16 @@ impl Processes {
                 if process.executable.is_none() && !file.is_anonymous() {
                     process.executable = Some(Arc::clone(&file));
                 }
-                process.map(begin, begin.saturating_add(len), file_offset, file);
+                let end = begin.saturating_add(len);
+                if !process.jit.maps(&file, begin, end) {
+                    process.map(begin, end, file_offset, file);
+                }
             }
             Change::Exec { pid, .. } => {
                 let Some(process) = self.process(pid, at_ns) else { return };
                 process.code.clear();
                 process.executable = None;
+                process.jit = JitMaker::default();
                 process.left_out = 0;
             }
             Change::Fork { pid, parent } if pid != parent => {
@@ -126,6 +135,7 @@ impl Processes {
                 let Some(process) = self.process(pid, at_ns) else { return };
                 process.code.clone_from(&parent.code);
                 process.executable.clone_from(&parent.executable);
+                process.jit = parent.jit.of_child();
             }
             // A thread; the process goes on when its first one ends.
             Change::Fork { .. } | Change::Exit { .. } => {}

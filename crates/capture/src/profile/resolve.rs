@@ -29,6 +29,7 @@ pub(super) fn resolve(raw: &RawSample<'_>, process: Option<&Process>) -> Sample 
         tid: raw.tid,
         name: name.to_vec(),
         executable,
+        jit: process.map(|it| it.jit.clone()).unwrap_or_default(),
         cpu: raw.cpu,
         cgroup: raw.cgroup,
         kernel: raw.kernel_frames().collect(),

@@ -5,6 +5,7 @@ mod budget;
 mod content;
 mod counts;
 mod devices;
+mod jit;
 mod off_cpu;
 mod profile;
 mod relays;

@@ -8,7 +8,7 @@ use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, NativeEndian, RegisterRule, UnwindContext,
     UnwindSection, X86_64,
 };
-use object::{Object, ObjectSection};
+use object::{Object, ObjectSection, ObjectSymbol};
 use unwind::{Cfa, Image, Rule, Table};
 
 /// The files that this process has mapped: its own, the loader and the C library.
@@ -127,4 +127,26 @@ fn a_file_cut_anywhere_is_an_error_or_a_smaller_table() {
     }
     assert!(Image::parse(&b""[..]).is_err());
     assert!(Image::parse(&b"#!/bin/sh\n"[..]).is_err());
+}
+
+/// Between JavaScript and C++ lies code that Node.js does not describe.
+#[test]
+fn builtins_of_v8_keep_frame_pointers() {
+    let Ok(bytes) = fs::read("/usr/bin/node") else {
+        testkit::skip("Node.js is not installed");
+        return;
+    };
+    let file = object::File::parse(&*bytes).unwrap();
+    let entry = file.symbols().find(|it| it.name() == Ok("Builtins_JSEntry"));
+    let Some(entry) = entry.map(|it| it.address()) else {
+        testkit::skip("Node.js has no symbols");
+        return;
+    };
+    let image = Image::parse(&*bytes).unwrap();
+    let (table, _) = Table::of(&image).unwrap();
+    let frame_pointers = Rule::frame_pointers(image.architecture());
+    assert_eq!(table.find(entry), frame_pointers);
+    // Code of C++ is as it was described.
+    let main = file.symbols().find(|it| it.name() == Ok("main")).unwrap().address();
+    assert_ne!(table.find(main), frame_pointers);
 }

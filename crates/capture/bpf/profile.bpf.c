@@ -93,6 +93,7 @@ struct walk {
 	struct mapping mapping; /* of the last frame */
 	__u32 low;
 	__u32 high;
+	__u64 known_ns; /* until when what is known of the process holds */
 	__u8 is_exact; /* `pc` is the next instruction to run, and not the one behind a call */
 };
 
@@ -140,6 +141,7 @@ static __always_inline __u8 find_mapping(struct walk *walk, __s32 tgid, __u64 at
 	changed_ns = bpf_map_lookup_elem(&changed, &tgid);
 	if (changed_ns && *changed_ns > first->end)
 		return END_NO_PROCESS;
+	walk->known_ns = first->end;
 	walk->low = 1;
 	walk->high = first->begin + 1;
 	for (int i = 0; i < 13; i++) { /* log2 MAX_MAPPINGS, and one */
@@ -339,6 +341,7 @@ static __always_inline void begin(struct scratch *s, struct task_struct *task)
 	s->head.cpu = bpf_get_smp_processor_id();
 	s->head.user_frames = 0;
 	s->head.stack_bytes = 0;
+	s->head.known_ns = 0;
 	s->head.end = END_NONE;
 	s->head.unused = 0;
 	s->head.pc = s->head.sp = s->head.fp = 0;
@@ -363,8 +366,10 @@ static __always_inline void walk_user(struct scratch *s)
 	s->walk.sp = s->head.sp;
 	s->walk.fp = s->head.fp;
 	s->walk.mapping.begin = s->walk.mapping.end = 0;
+	s->walk.known_ns = 0;
 	s->walk.is_exact = 1;
 	bpf_loop(max_frames, walk_frame, &round, 0);
+	s->head.known_ns = s->walk.known_ns;
 	if (s->head.end == END_NONE)
 		s->head.end = END_TOO_DEEP;
 }

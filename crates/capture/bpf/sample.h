@@ -29,6 +29,7 @@ struct sample_head {
 	__u64 time_ns; /* CLOCK_MONOTONIC */
 	__u64 process_start_ns; /* since boot */
 	__u64 weight_ns; /* the time that the sample stands for, on the CPU or off it */
+	__u64 known_ns; /* until when what was known of the process holds: CLOCK_MONOTONIC */
 	__u64 cgroup;
 	__u64 pc; /* the user registers where the walk began */
 	__u64 sp;

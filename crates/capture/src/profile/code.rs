@@ -1,6 +1,6 @@
 //! A file's code: opened when a process is first seen to have it, read when it is first needed.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -84,10 +84,10 @@ enum Source {
 
 impl Code {
     /// Opens what a process has mapped at these addresses, also when it was deleted or lies in another mount namespace; else what has
-    /// its name at the moment.
+    /// its name at the moment, when it is the same.
     ///
     /// # Errors
-    /// The kernel's.
+    /// [`io::ErrorKind::NotFound`] when it is not to be had.
     pub(super) fn open(file: &CodeFile, pid: Pid, range: (u64, u64)) -> io::Result<Self> {
         let source = open(file, pid, range)?;
         let stamp = match &source {
@@ -265,17 +265,36 @@ fn open(file: &CodeFile, pid: Pid, range: (u64, u64)) -> io::Result<Source> {
     open_mapped(file, pid, range).map(Source::File)
 }
 
-/// Opens what a process has mapped at these addresses; else what has its name at the moment.
+/// Opens what a process has mapped at these addresses; else what has its name at the moment, when it is the same.
 ///
 /// # Errors
-/// The kernel's.
+/// [`io::ErrorKind::NotFound`] when it is not to be had.
 pub(super) fn open_mapped(file: &CodeFile, pid: Pid, (begin, end): (u64, u64)) -> io::Result<File> {
     let process = PathBuf::from(format!("/proc/{}", pid.get()));
-    let mapped = File::open(process.join(format!("map_files/{begin:x}-{end:x}")));
-    mapped.or_else(|_other_bounds| {
-        let inside = file.path.strip_prefix("/").unwrap_or(&file.path);
-        File::open(process.join("root").join(inside)).or_else(|_gone| File::open(&file.path))
-    })
+    let at_its_place = process.join(format!("map_files/{begin:x}-{end:x}"));
+    let inside = file.path.strip_prefix("/").unwrap_or(&file.path);
+    // Something else may be mapped there, or have its name, by the time that it is opened.
+    let mapped = File::open(&at_its_place).ok().filter(|opened| match &file.contents {
+        Contents::BuildId(id) => has_build_id(opened, id),
+        Contents::Inode(..) => fs::read_link(&at_its_place).is_ok_and(|path| path == file.path),
+    });
+    let named = || {
+        let paths = [process.join("root").join(inside), file.path.clone()];
+        paths.into_iter().filter_map(|path| File::open(path).ok()).find(|opened| {
+            match &file.contents {
+                Contents::BuildId(id) => has_build_id(opened, id),
+                Contents::Inode(_, _, inode, _) => {
+                    opened.metadata().is_ok_and(|found| found.ino() == *inode)
+                }
+            }
+        })
+    };
+    mapped.or_else(named).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn has_build_id(file: &File, id: &[u8]) -> bool {
+    let bytes = ReadCache::new(file);
+    Image::parse(&bytes).is_ok_and(|image| image.build_id() == Some(id))
 }
 
 /// The kernel maps the same one into all processes of 64 bits.

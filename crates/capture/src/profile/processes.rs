@@ -75,6 +75,8 @@ impl CodeFile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mapping {
     pub(super) end: u64,
+    /// When it came to be known.
+    pub(super) since_ns: u64,
     /// Where in the file its begin lies.
     pub(super) file_offset: u64,
     pub(super) file: Arc<CodeFile>,
@@ -91,8 +93,12 @@ pub(super) struct Process {
     pub(super) jit: JitMaker,
     /// Until when this holds: the last change.
     pub(super) changed_ns: u64,
+    /// When it began the program; 0: before it was followed.
+    pub(super) begun_ns: u64,
     /// Stretches that found no room.
     pub(super) left_out: u64,
+    /// Whether it was sampled since it last changed.
+    sampled: OnceLock<()>,
 }
 
 /// All processes.
@@ -120,7 +126,7 @@ impl Processes {
                 }
                 let end = begin.saturating_add(len);
                 if !process.jit.maps(&file, begin, end) {
-                    process.map(begin, end, file_offset, file);
+                    process.map(begin, Mapping { end, since_ns: at_ns, file_offset, file });
                 }
             }
             Change::Exec { pid, .. } => {
@@ -128,7 +134,7 @@ impl Processes {
                 process.code.clear();
                 process.executable = None;
                 process.jit = JitMaker::default();
-                process.left_out = 0;
+                (process.left_out, process.begun_ns) = (0, at_ns);
             }
             Change::Fork { pid, parent } if pid != parent => {
                 let parent = self.all.get(&parent).cloned().unwrap_or_default();
@@ -180,6 +186,7 @@ impl Processes {
         self.ended.remove(&pid);
         let process = Arc::make_mut(self.all.entry(pid).or_default());
         process.changed_ns = process.changed_ns.max(at_ns);
+        process.sampled.take();
         Some(process)
     }
 
@@ -206,8 +213,14 @@ impl Process {
         (address < mapping.end).then_some((*begin, mapping))
     }
 
+    /// Whether this is the first time that someone asks since it last changed.
+    pub(super) fn is_first_sampled(&self) -> bool {
+        self.sampled.set(()).is_ok()
+    }
+
     /// What was mapped there before gives way.
-    fn map(&mut self, begin: u64, end: u64, file_offset: u64, file: Arc<CodeFile>) {
+    fn map(&mut self, begin: u64, new: Mapping) {
+        let end = new.end;
         let before = self.code.range(..begin).next_back();
         let cut = before.filter(|(_, mapping)| mapping.end > begin);
         if let Some((at, mapping)) = cut.map(|(at, mapping)| (*at, mapping.clone())) {
@@ -229,7 +242,7 @@ impl Process {
             }
         }
         if self.code.len() < MAX_MAPPINGS {
-            self.code.insert(begin, Mapping { end, file_offset, file });
+            self.code.insert(begin, new);
         } else {
             self.left_out += 1;
         }

@@ -14,8 +14,11 @@ const ARCHITECTURE: Architecture =
 /// A sample with the files of its frames, as its process had them mapped when it was taken.
 pub(super) fn resolve(raw: &RawSample<'_>, process: Option<&Process>) -> Sample {
     let (addresses, end) = match process.filter(|_| !raw.stack.is_empty()) {
+        _ if process.is_some_and(|process| begins_a_program(raw, process)) => {
+            (Vec::new(), StackEnd::None)
+        }
         Some(process) => walk_copy(raw, process),
-        None => (raw.user_frames().collect(), raw.end),
+        None => walked_in_the_kernel(raw, process),
     };
     let frame = |address| UserFrame { address, file: process.and_then(|it| place(it, address)) };
     let executable = process.and_then(|it| it.executable.clone());
@@ -38,6 +41,16 @@ pub(super) fn resolve(raw: &RawSample<'_>, process: Option<&Process>) -> Sample 
     }
 }
 
+/// Whether a process is on its way into another program, in the kernel: its registers are those that it had in the one before, of which
+/// nothing is there any more.
+fn begins_a_program(raw: &RawSample<'_>, process: &Process) -> bool {
+    /// Longer than that takes on a machine with much to do.
+    const BEGIN_NS: u64 = 1_000_000_000;
+    let is_in_kernel = raw.kernel_frames().len() > 0;
+    let since_ns = raw.time_ns.saturating_sub(process.begun_ns);
+    is_in_kernel && since_ns < BEGIN_NS && process.find(raw.registers.pc).is_none()
+}
+
 fn place(process: &Process, address: u64) -> Option<FilePlace> {
     let (begin, mapping) = process.find(address)?;
     let file = mapping.file.clone();
@@ -45,6 +58,22 @@ fn place(process: &Process, address: u64) -> Option<FilePlace> {
     let offset = mapping.file_offset.wrapping_add(address - begin);
     let memory = (begin, mapping.end, mapping.file_offset);
     Some(FilePlace { file, code, offset, memory })
+}
+
+/// The frames that the program found. What was mapped after the program was told of the process it took for what was there before: how it
+/// went on from there is not to be trusted.
+fn walked_in_the_kernel(raw: &RawSample<'_>, process: Option<&Process>) -> (Vec<u64>, StackEnd) {
+    let is_new = |address: &u64| {
+        let mapping = process.and_then(|process| process.find(*address));
+        mapping.is_some_and(|(_, mapping)| mapping.since_ns > raw.known_ns)
+    };
+    let mut addresses: Vec<u64> = raw.user_frames().collect();
+    let trusted = addresses.iter().position(is_new).map_or(addresses.len(), |at| at + 1);
+    if trusted < addresses.len() {
+        addresses.truncate(trusted);
+        return (addresses, StackEnd::NoRule);
+    }
+    (addresses, raw.end)
 }
 
 fn walk_copy(raw: &RawSample<'_>, process: &Process) -> (Vec<u64>, StackEnd) {

@@ -57,6 +57,8 @@ pub(super) struct RawSample<'a> {
     pub(super) weight_ns: u64,
     /// Whether the thread was off the CPU.
     pub(super) off_cpu: bool,
+    /// What the program knew of the process is what was so at this time.
+    pub(super) known_ns: u64,
     pub(super) cgroup: u64,
     /// Where the walk over the user stack began.
     pub(super) registers: Registers,
@@ -75,11 +77,11 @@ impl<'a> RawSample<'a> {
     /// Reads one; `None` when it is not as the program writes it.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut rest = bytes;
-        let mut words = [0; 7];
+        let mut words = [0; 8];
         for word in &mut words {
             *word = u64::from_ne_bytes(take(&mut rest)?);
         }
-        let [time_ns, process_start_ns, weight_ns, cgroup, pc, sp, fp] = words;
+        let [time_ns, process_start_ns, weight_ns, known_ns, cgroup, pc, sp, fp] = words;
         let (tid, pid) =
             (i32::from_ne_bytes(take(&mut rest)?), i32::from_ne_bytes(take(&mut rest)?));
         let cpu = u32::from_ne_bytes(take(&mut rest)?);
@@ -96,6 +98,7 @@ impl<'a> RawSample<'a> {
             process_start_ns,
             weight_ns,
             off_cpu: off_cpu != 0,
+            known_ns,
             cgroup,
             registers: Registers { pc, sp, fp, lr: 0 },
             tid: Tid::new(tid),

@@ -1,7 +1,7 @@
 //! The thread that follows the kernel: it reads the ring and the side bands, and tells the program of processes.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -25,8 +25,8 @@ use crate::kernel::clock;
 /// How often the ring and the side bands are read.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Stacks that may be copied between two ticks.
-const STACKS_PER_TICK: i64 = 64;
+/// Stacks that may be copied between two ticks: a fourth more than there are samples, but these at least, and at most.
+const STACKS_PER_TICK: (u64, u64) = (64, 1024);
 
 pub(super) struct Sampler<'obj> {
     programs: Programs<'obj>,
@@ -38,7 +38,7 @@ pub(super) struct Sampler<'obj> {
     /// Of whom it is to be told when their files were read.
     waiting: BTreeSet<Pid>,
     /// Processes of which a thread ended.
-    ended: BTreeSet<Pid>,
+    ended: BTreeMap<Pid, Ended>,
     report: Report,
     /// Samples whose head could not be read.
     unreadable: u64,
@@ -70,7 +70,7 @@ impl Sampler<'_> {
             tables: Tables::new(),
             told: BTreeSet::new(),
             waiting: BTreeSet::new(),
-            ended: BTreeSet::new(),
+            ended: BTreeMap::new(),
             report: Report::default(),
             unreadable: 0,
             lost: Lost::default(),
@@ -84,6 +84,9 @@ impl Sampler<'_> {
     fn go(mut self, config: &Config, stop: &AtomicBool) -> Result<Report> {
         let cpus = scan::online_cpus().map_err(Error::os("list the CPUs"))?;
         self.programs.follow()?;
+        let samples_per_second = config.frequency_hz.saturating_mul(cpus.len() as u64);
+        let (fewest, most) = STACKS_PER_TICK;
+        let stacks_per_tick = (samples_per_second / 8).clamp(fewest, most).cast_signed();
         for cpu in &cpus {
             let opened = SideBand::open(*cpu).map_err(Error::os("follow what processes map"))?;
             self.side_bands.push(opened);
@@ -98,7 +101,7 @@ impl Sampler<'_> {
             self.processes.apply(at_ns, change);
         }
         self.processes.take_changed();
-        self.programs.allow_stacks(STACKS_PER_TICK);
+        self.programs.allow_stacks(stacks_per_tick);
         // Of these the first samples shall be whole, however deep their stacks.
         for pid in listed.unwrap_or_default() {
             self.want(*pid)?;
@@ -148,7 +151,7 @@ impl Sampler<'_> {
             if is_over {
                 break;
             }
-            self.programs.allow_stacks(STACKS_PER_TICK);
+            self.programs.allow_stacks(stacks_per_tick);
             self.programs.set_pace(pacer.next(clock::monotonic_ns(), &self.report.counts));
         }
         drop(ring);
@@ -177,12 +180,13 @@ impl Sampler<'_> {
             };
             let process = self.processes.get(raw.pid).cloned();
             if matches!(raw.end, StackEnd::NoProcess | StackEnd::NoMapping) {
-                // As it is at this moment: it may begin another program before the turn is over.
-                if wanted.insert(raw.pid)
-                    && let Some(process) = &process
-                {
-                    self.tables.prepare(raw.pid, process);
-                }
+                wanted.insert(raw.pid);
+            }
+            // As it is at this moment: it may have other files before the turn is over, or end.
+            if let Some(process) = &process
+                && process.is_first_sampled()
+            {
+                self.tables.prepare(raw.pid, process);
             }
             messages.push(Message::Sample { bytes, process });
         }
@@ -262,7 +266,7 @@ impl Sampler<'_> {
     fn apply(&mut self, Timed { at_ns, change }: Timed) {
         match &change {
             Change::Exit { pid, tid } if pid.get() == tid.get() => {
-                self.ended.insert(*pid);
+                self.ended.insert(*pid, Ended { at_ns, is_gone: false });
             }
             Change::Lost(count) => self.report.changes_lost += count,
             _ => {}
@@ -270,12 +274,20 @@ impl Sampler<'_> {
         self.processes.apply(at_ns, change);
     }
 
-    /// Processes whose first thread ended go when they are gone; one may have other threads for long.
+    /// Processes whose first thread ended go when they are gone; one may have other threads for long. They go a turn later: until then
+    /// samples of their last moments may come. Who has the number after them stays.
     fn forget_ended(&mut self) {
-        let gone: Vec<Pid> =
-            self.ended.iter().copied().filter(|pid| !scan::is_there(*pid)).collect();
+        let mut gone = Vec::new();
+        self.ended.retain(|pid, ended| {
+            let changed_ns = self.processes.get(*pid).map_or(0, |process| process.changed_ns);
+            let is_over = ended.is_gone && changed_ns <= ended.at_ns;
+            if is_over {
+                gone.push(*pid);
+            }
+            ended.is_gone = !scan::is_there(*pid);
+            !is_over && changed_ns <= ended.at_ns
+        });
         for pid in gone {
-            self.ended.remove(&pid);
             self.processes.forget(pid);
             if self.told.remove(&pid) {
                 self.programs.forget(pid);
@@ -286,4 +298,12 @@ impl Sampler<'_> {
             self.tables.forget_unused(self.programs.tables());
         }
     }
+}
+
+/// The first thread of a process ended.
+#[derive(Debug, Clone, Copy)]
+struct Ended {
+    at_ns: u64,
+    /// Whether it was not there any more at the end of the last turn.
+    is_gone: bool,
 }

@@ -9,4 +9,5 @@ mod jit;
 mod off_cpu;
 mod profile;
 mod relays;
+mod stateless;
 mod support;

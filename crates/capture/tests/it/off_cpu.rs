@@ -73,7 +73,7 @@ fn who_waits_is_sampled_with_its_stack_for_as_long_as_it_waits() {
     assert!(sum * 100 >= length * 95, "{sum} of {length}: {report:?}");
     let (briefly, for_long, all) = shares(&waits);
     assert!((briefly + for_long) * 100 >= all * 97, "{briefly} + {for_long} of {all}");
-    assert!((8..=10).contains(&(for_long / briefly)), "{briefly} {for_long}");
+    assert!((5..=10).contains(&(for_long / briefly)), "{briefly} {for_long}");
     assert!(waits.iter().all(|it| !it.kernel.is_empty()));
 }
 

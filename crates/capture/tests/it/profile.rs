@@ -32,7 +32,14 @@ pub(crate) fn compiled(folder: &Path, name: &str, source: &str) -> PathBuf {
     let (text, program) = (folder.join(format!("{name}.c")), folder.join(name));
     fs::write(&text, source).unwrap();
     let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-w", "-o"]);
+    compiler.args([
+        "-O2",
+        "-D_GNU_SOURCE",
+        "-fomit-frame-pointer",
+        "-fno-optimize-sibling-calls",
+        "-w",
+        "-o",
+    ]);
     assert!(compiler.arg(&program).arg(&text).status().unwrap().success());
     program
 }

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use model::{Pid, Tid};
+use symbols::KernelFunction;
 
 const PERF_RECORD_LOST: u32 = 2;
 const PERF_RECORD_COMM: u32 = 3;
@@ -14,6 +15,11 @@ const PERF_RECORD_EXIT: u32 = 4;
 const PERF_RECORD_FORK: u32 = 7;
 const PERF_RECORD_MMAP2: u32 = 10;
 const PERF_RECORD_KSYMBOL: u32 = 17;
+
+/// `KSYMBOL`: what else than an eBPF program's code it is.
+const KSYMBOL_TYPE_OUT_OF_LINE: u16 = 2;
+/// `KSYMBOL`: it is gone.
+const KSYMBOL_UNREGISTER: u16 = 1;
 
 /// `COMM`: the name came with another program.
 const MISC_COMM_EXEC: u16 = 1 << 13;
@@ -50,8 +56,8 @@ pub(super) enum Change {
     Fork { pid: Pid, parent: Pid },
     /// A thread ends.
     Exit { pid: Pid, tid: Tid },
-    /// The kernel has more or less code than before.
-    KernelCode,
+    /// The kernel has more code than before, or less.
+    KernelCode { function: KernelFunction, is_gone: bool },
     /// So many records were lost.
     Lost(u64),
 }
@@ -91,7 +97,10 @@ pub(super) fn changes<'a>(
 
 /// `None` for a record that ends inside a field; `Some(None)` for one that says nothing here.
 fn timed(kind: u32, misc: u16, body: &[u8]) -> Option<Option<Timed>> {
-    // What every record ends with: `sample_id` of the event, which asks for the time alone.
+    if kind == PERF_RECORD_KSYMBOL {
+        return kernel_code(body);
+    }
+    // What every other record ends with: `sample_id` of the event, which asks for the time alone.
     let (body, time) = body.split_last_chunk::<8>()?;
     let at_ns = u64::from_ne_bytes(*time);
     let mut from = Fields(body);
@@ -111,7 +120,6 @@ fn timed(kind: u32, misc: u16, body: &[u8]) -> Option<Option<Timed>> {
             let (pid, _, tid) = (from.pid()?, from.pid()?, from.u32()?);
             Change::Exit { pid, tid: Tid::new(tid.cast_signed()) }
         }
-        PERF_RECORD_KSYMBOL => Change::KernelCode,
         PERF_RECORD_LOST => {
             let (_, count) = (from.u64()?, from.u64()?);
             Change::Lost(count)
@@ -136,6 +144,34 @@ fn mapped(misc: u16, mut from: Fields<'_>) -> Option<Option<Change>> {
     let path = PathBuf::from(OsString::from_vec(from.text().to_vec()));
     let is_code = protection & PROT_EXEC != 0 && len > 0;
     Some(is_code.then_some(Change::Map { pid, begin, len, file_offset, contents, path }))
+}
+
+/// Code of eBPF, or such that parts of the kernel write; each is one function.
+///
+/// The time stands behind the name, which is filled up to 8 bytes. The record may be longer: where several programs listen, the kernel
+/// counts the time once more for each of them (`perf_event_ksymbol_output` of kernel/events/core.c, up to 6.18 at least).
+fn kernel_code(body: &[u8]) -> Option<Option<Timed>> {
+    let mut from = Fields(body);
+    let (begin, len) = (from.u64()?, from.u32()?);
+    let (kind, flags) = (from.u16()?, from.u16()?);
+    let name = from.text();
+    from.bytes((name.len() + 1).next_multiple_of(8))?;
+    let at_ns = from.u64()?;
+    // As `/proc/kallsyms` says what they are of: include/linux/{ftrace,kprobes}.h.
+    let module = match kind {
+        KSYMBOL_TYPE_OUT_OF_LINE if name.starts_with(b"ftrace") => "__builtin__ftrace",
+        KSYMBOL_TYPE_OUT_OF_LINE => "__builtin__kprobes",
+        _ => "bpf",
+    };
+    let function = KernelFunction {
+        name: String::from_utf8_lossy(name).into(),
+        module: Some(module.into()),
+        begin,
+        end: begin.saturating_add(len.into()),
+    };
+    let is_gone = flags & KSYMBOL_UNREGISTER != 0;
+    let change = Change::KernelCode { function, is_gone };
+    Some((!name.is_empty()).then_some(Timed { at_ns, change }))
 }
 
 /// A cursor over a record.
@@ -244,6 +280,49 @@ mod tests {
         assert_eq!(found[1].change, expected(Contents::BuildId(vec![9; 16])));
         assert_eq!(found[2].change, Change::Exec { pid: Pid::new(5), name: b"a".to_vec() });
         assert_eq!(malformed, 0);
+    }
+
+    #[test]
+    fn code_of_the_kernel_comes_and_goes_with_its_name() {
+        let body = |kind: u16, flags: u16, name: &[u8]| {
+            let mut body = 0xffff_ffff_c000_1000_u64.to_ne_bytes().to_vec();
+            body.extend(0x40_u32.to_ne_bytes());
+            body.extend([kind, flags].map(u16::to_ne_bytes).concat());
+            body.extend(name);
+            body.resize((body.len() + 1).next_multiple_of(8), 0);
+            body
+        };
+        let longer = {
+            let mut body = body(1, 1, b"bpf_prog_0a_x12");
+            body.extend(11_u64.to_ne_bytes());
+            record(PERF_RECORD_KSYMBOL, 0, &body, 0)
+        };
+        let all = [
+            record(PERF_RECORD_KSYMBOL, 0, &body(1, 0, b"bpf_prog_0a_x"), 10),
+            longer,
+            record(PERF_RECORD_KSYMBOL, 0, &body(2, 0, b"ftrace_trampoline"), 12),
+            record(PERF_RECORD_KSYMBOL, 0, &body(2, 0, b"kprobe_insn_page"), 13),
+            record(PERF_RECORD_KSYMBOL, 0, &body(1, 0, b""), 14),
+        ]
+        .concat();
+        let mut malformed = 0;
+        let found: Vec<_> = changes(&all, &mut malformed).map(|it| (it.at_ns, it.change)).collect();
+        let change = |name: &str, module: &str, is_gone| Change::KernelCode {
+            function: KernelFunction {
+                name: name.into(),
+                module: Some(module.into()),
+                begin: 0xffff_ffff_c000_1000,
+                end: 0xffff_ffff_c000_1040,
+            },
+            is_gone,
+        };
+        let expected = [
+            (10, change("bpf_prog_0a_x", "bpf", false)),
+            (11, change("bpf_prog_0a_x12", "bpf", true)),
+            (12, change("ftrace_trampoline", "__builtin__ftrace", false)),
+            (13, change("kprobe_insn_page", "__builtin__kprobes", false)),
+        ];
+        assert_eq!((found.as_slice(), malformed), (&expected[..], 0));
     }
 
     #[test]

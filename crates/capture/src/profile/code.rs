@@ -254,7 +254,7 @@ fn content_hash<'a, R: ReadRef<'a>>(file: R) -> Option<String> {
     hash.finalize().get(..16).map(hex)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -17,6 +17,8 @@ mod code;
 mod control;
 mod epoch;
 mod jit;
+mod kernel_code;
+mod kernel_ids;
 mod off_cpu;
 mod packets;
 mod perf;
@@ -37,7 +39,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use ::profile::Unnamed;
 use model::{CpuId, Pid, Tid};
+use symbols::KernelFunction;
 
 use self::code::Code;
 use self::jit::JitMaker;
@@ -135,8 +139,8 @@ pub struct Sample {
     pub cpu: CpuId,
     /// Number of its control group.
     pub cgroup: u64,
-    /// Addresses in the kernel, the innermost first.
-    pub kernel: Vec<u64>,
+    /// Frames of the kernel's stack, the innermost first.
+    pub kernel: Vec<KernelFrame>,
     /// Frames of the process, the innermost first.
     pub user: Vec<UserFrame>,
     /// How the walk over the process's stack ended.
@@ -150,6 +154,15 @@ pub enum Seen {
     Sample(Box<Sample>),
     /// All samples until a moment were given; comes some ten times a second, also when there are none.
     Until(Moment),
+}
+
+/// A frame of the kernel's stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelFrame {
+    /// The instruction, or of a caller one inside the call.
+    pub address: u64,
+    /// The function that was there when the sample was taken, or why it is not known.
+    pub function: std::result::Result<Arc<KernelFunction>, Unnamed>,
 }
 
 /// A frame of a process's stack.
@@ -199,6 +212,8 @@ pub struct Report {
     pub files: FilesLeftOut,
     /// Processes of which nothing was kept, because there were too many.
     pub processes_left_out: u64,
+    /// Functions of the kernel that were not kept, because there were too many.
+    pub kernel_functions_left_out: u64,
 }
 
 /// Samples as `config` says until `stop`, and gives what it finds to `each`. Says through `started` when the clocks run.
@@ -220,10 +235,10 @@ pub fn sample(
         for message in messages {
             match message {
                 Message::Started => started.take().into_iter().for_each(|started| started()),
-                Message::Sample { bytes, process } => {
+                Message::Sample { bytes, process, kernel } => {
                     if let Some(raw) = RawSample::read(&bytes) {
                         samples += 1;
-                        each(Seen::Sample(Box::new(resolve(&raw, process.as_deref()))));
+                        each(Seen::Sample(Box::new(resolve(&raw, kernel, process.as_deref()))));
                     }
                     in_flight.take(bytes.len());
                 }

@@ -1,7 +1,6 @@
 //! Packets of samples that can be read alone: each has the names of all its frames.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,15 +8,16 @@ use profile::{
     AddError, BuildId, Builder, Control, Frame, FrameId, FrameKind, Line, Mapping, Names, Packet,
     Process, ProcessId, SampleKind, Status, Unnamed, Window,
 };
-use symbols::Kernel;
+use symbols::KernelFunction;
 use symbols::jit::V8Name;
 
 use super::code::{Code, Identity};
 use super::control::{Reason, Settings};
 use super::epoch::Epoch;
 use super::jit::Jit;
+use super::kernel_ids::KernelIds;
 use super::sample::StackEnd;
-use super::{FilePlace, Lost, Moment, Sample, UserFrame};
+use super::{FilePlace, KernelFrame, Lost, Moment, Sample, UserFrame};
 use crate::kernel::clock;
 
 /// Puts samples into packets: for each window of time one of those on a CPU, and one of those off it.
@@ -37,8 +37,6 @@ struct Common {
     /// Of all processes.
     attributes: Vec<(String, String)>,
     epoch: Epoch,
-    /// Read when the first frame of the kernel comes.
-    kernel: Option<Kernel>,
     jit: Jit,
 }
 
@@ -61,7 +59,9 @@ struct Open {
     builder: Builder,
     /// What was named in this packet already; saves work only.
     user: HashMap<(usize, u64), FrameId>,
-    in_kernel: HashMap<u64, FrameId>,
+    /// Held, so that no other function takes the address by which one is known here.
+    in_kernel: HashMap<(usize, u64), (FrameId, Arc<KernelFunction>)>,
+    kernel_ids: KernelIds,
     processes: HashMap<(i32, u64, usize), ProcessId>,
 }
 
@@ -77,7 +77,6 @@ impl Packer {
                 settings: None,
                 attributes: Vec::new(),
                 epoch: Epoch::new(clock::monotonic_to_unix_ns),
-                kernel: None,
                 jit: Jit::default(),
             },
         }
@@ -188,8 +187,8 @@ impl Half {
         });
         let process = open.process(sample, &common.attributes)?;
         let mut frames = Vec::with_capacity(sample.kernel.len() + sample.user.len());
-        for address in &sample.kernel {
-            frames.push(open.kernel_frame(*address, &mut common.kernel)?);
+        for frame in &sample.kernel {
+            frames.push(open.kernel_frame(frame)?);
         }
         for frame in &sample.user {
             frames.push(open.user_frame(frame, sample, &mut common.jit)?);
@@ -219,6 +218,7 @@ impl Open {
             builder: Builder::new(window, kind),
             user: HashMap::new(),
             in_kernel: HashMap::new(),
+            kernel_ids: KernelIds::default(),
             processes: HashMap::new(),
         }
     }
@@ -262,7 +262,16 @@ impl Open {
             return self.made_frame(frame.address, sample, jit);
         }
         let Some(code) = &place.code else {
-            return self.builder.frame(&unnamed(frame.address, Unnamed::NoFile));
+            // All that is known of it is its path.
+            let mapping = Mapping {
+                memory_start: 0,
+                memory_limit: 0,
+                file_offset: 0,
+                path: &place.path().to_string_lossy(),
+                build_ids: &[],
+            };
+            let unread = unnamed(place.offset, Unnamed::NoFile);
+            return self.builder.frame(&Frame { mapping: Some(&mapping), ..unread });
         };
         let key = (address_of(code), place.offset);
         if let Some(known) = self.user.get(&key) {
@@ -336,31 +345,40 @@ impl Open {
         self.builder.frame(&Frame { kind, mapping: None, address, names })
     }
 
-    fn kernel_frame(&mut self, at: u64, kernel: &mut Option<Kernel>) -> Result<FrameId, AddError> {
-        if let Some(known) = self.in_kernel.get(&at) {
+    fn kernel_frame(&mut self, frame: &KernelFrame) -> Result<FrameId, AddError> {
+        let function = match &frame.function {
+            Ok(function) => function,
+            Err(why) => return self.kernel_place(frame.address, None, Names::Unnamed(*why)),
+        };
+        let key = (address_of(function), frame.address);
+        if let Some((known, _)) = self.in_kernel.get(&key) {
             return Ok(*known);
         }
-        let read = || Kernel::of(&fs::read("/proc/kallsyms").unwrap_or_default());
-        let kernel = kernel.get_or_insert_with(read);
-        let found = kernel.find(at);
-        let line = found.map(|found| Line { function: found.name, ..Line::default() });
-        let names = match &line {
-            Some(line) => Names::Known(std::slice::from_ref(line)),
-            None if kernel.is_empty() => Names::Unnamed(Unnamed::Hidden),
-            None => Names::Unnamed(Unnamed::NoSymbol),
-        };
-        let module = found.and_then(|found| found.module).unwrap_or("kernel");
+        let line = Line { function: &function.name, ..Line::default() };
+        let names = Names::Known(std::slice::from_ref(&line));
+        let id = self.kernel_place(frame.address, function.module.as_deref(), names)?;
+        self.in_kernel.insert(key, (id, Arc::clone(function)));
+        Ok(id)
+    }
+
+    /// A place in the kernel's own code or in that of a module.
+    fn kernel_place(
+        &mut self,
+        address: u64,
+        module: Option<&str>,
+        names: Names<'_>,
+    ) -> Result<FrameId, AddError> {
+        let build_id = self.kernel_ids.of(module);
+        let build_ids = build_id.as_deref().map(BuildId::Gnu);
         let mapping = Mapping {
             memory_start: 0,
             memory_limit: 0,
             file_offset: 0,
-            path: &format!("[{module}]"),
-            build_ids: &[],
+            path: &format!("[{}]", module.unwrap_or("kernel")),
+            build_ids: build_ids.as_slice(),
         };
-        let frame = Frame { kind: FrameKind::Kernel, mapping: Some(&mapping), address: at, names };
-        let id = self.builder.frame(&frame)?;
-        self.in_kernel.insert(at, id);
-        Ok(id)
+        let frame = Frame { kind: FrameKind::Kernel, mapping: Some(&mapping), address, names };
+        self.builder.frame(&frame)
     }
 }
 
@@ -410,7 +428,10 @@ mod tests {
             jit: JitMaker::default(),
             cpu: CpuId::new(0),
             cgroup: 0,
-            kernel: vec![0xffff_ffff_8100_0000],
+            kernel: vec![KernelFrame {
+                address: 0xffff_ffff_8100_0000,
+                function: Err(Unnamed::NoSymbol),
+            }],
             user: Vec::new(),
             end: StackEnd::Root,
         }

@@ -145,7 +145,7 @@ impl Processes {
             }
             // A thread; the process goes on when its first one ends.
             Change::Fork { .. } | Change::Exit { .. } => {}
-            Change::KernelCode | Change::Lost(_) => {}
+            Change::KernelCode { .. } | Change::Lost(_) => {}
         }
     }
 

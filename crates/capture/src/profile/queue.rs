@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::Moment;
 use super::processes::Process;
+use super::{KernelFrame, Moment};
 
 /// Samples that wait for their turn; what comes then is dropped and counted.
 const MAX_WAITING_BYTES: usize = 64 << 20;
@@ -14,8 +14,8 @@ const MAX_WAITING_BYTES: usize = 64 << 20;
 pub(super) enum Message {
     /// The clocks run.
     Started,
-    /// A sample, as the ring gave it, and its process as it was then.
-    Sample { bytes: Vec<u8>, process: Option<Arc<Process>> },
+    /// A sample, as the ring gave it, its process as it was then, and its frames in the kernel.
+    Sample { bytes: Vec<u8>, process: Option<Arc<Process>>, kernel: Vec<KernelFrame> },
     /// All until a moment was given.
     Until(Moment),
 }

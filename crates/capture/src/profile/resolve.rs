@@ -5,14 +5,18 @@ use unwind::{Architecture, Rule};
 
 use super::processes::Process;
 use super::sample::{RawSample, StackEnd};
-use super::{FilePlace, Sample, UserFrame};
+use super::{FilePlace, KernelFrame, Sample, UserFrame};
 
 /// The instruction set of this program, and so of all 64-bit processes of the machine.
 const ARCHITECTURE: Architecture =
     if cfg!(target_arch = "aarch64") { Architecture::Aarch64 } else { Architecture::X86_64 };
 
 /// A sample with the files of its frames, as its process had them mapped when it was taken.
-pub(super) fn resolve(raw: &RawSample<'_>, process: Option<&Process>) -> Sample {
+pub(super) fn resolve(
+    raw: &RawSample<'_>,
+    kernel: Vec<KernelFrame>,
+    process: Option<&Process>,
+) -> Sample {
     let (addresses, end) = match process.filter(|_| !raw.stack.is_empty()) {
         _ if process.is_some_and(|process| begins_a_program(raw, process)) => {
             (Vec::new(), StackEnd::None)
@@ -35,7 +39,7 @@ pub(super) fn resolve(raw: &RawSample<'_>, process: Option<&Process>) -> Sample 
         jit: process.map(|it| it.jit.clone()).unwrap_or_default(),
         cpu: raw.cpu,
         cgroup: raw.cgroup,
-        kernel: raw.kernel_frames().collect(),
+        kernel,
         user: addresses.into_iter().map(frame).collect(),
         end,
     }

@@ -117,7 +117,7 @@ impl<'a> RawSample<'a> {
         addresses(self.user)
     }
 
-    /// Addresses of the kernel's stack, the innermost first.
+    /// Addresses of the kernel's stack, the innermost first; those of callers are where they are returned to.
     pub(super) fn kernel_frames(&self) -> impl ExactSizeIterator<Item = u64> + 'a {
         addresses(self.kernel)
     }

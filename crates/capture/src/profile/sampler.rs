@@ -11,6 +11,7 @@ use model::Pid;
 
 use super::change::{Change, Timed, changes};
 use super::control::{Controller, Settings, Used};
+use super::kernel_code::KernelCode;
 use super::off_cpu::Pacer;
 use super::perf::SideBand;
 use super::processes::Processes;
@@ -33,6 +34,7 @@ pub(super) struct Sampler<'obj> {
     side_bands: Vec<SideBand>,
     processes: Processes,
     tables: Tables,
+    kernel: KernelCode,
     /// Whom the program was told of.
     told: BTreeSet<Pid>,
     /// Of whom it is to be told when their files were read.
@@ -68,6 +70,7 @@ impl Sampler<'_> {
             side_bands: Vec::new(),
             processes: Processes::default(),
             tables: Tables::new(),
+            kernel: KernelCode::default(),
             told: BTreeSet::new(),
             waiting: BTreeSet::new(),
             ended: BTreeMap::new(),
@@ -157,16 +160,20 @@ impl Sampler<'_> {
         drop(ring);
         self.report.files = self.tables.left_out;
         self.report.processes_left_out = self.processes.left_out();
+        self.report.kernel_functions_left_out = self.kernel.left_out();
         Ok(self.report)
     }
 
     /// Goes through samples and all that happened, in order.
     fn turn(&mut self, samples: Vec<(u64, Vec<u8>)>) -> Result<()> {
+        self.kernel.look_up(&samples, clock::monotonic_ns);
         let mut happened = Vec::new();
         for side_band in &mut self.side_bands {
             happened.extend(changes(side_band.read(), &mut self.report.malformed));
         }
         happened.sort_by_key(|it| it.at_ns);
+        happened.iter().for_each(|change| self.kernel.apply(change));
+        let last_ns = samples.last().map(|(at_ns, _)| *at_ns);
         let mut happened = happened.into_iter().peekable();
         let mut wanted = BTreeSet::new();
         let mut messages = Vec::with_capacity(samples.len());
@@ -188,7 +195,8 @@ impl Sampler<'_> {
             {
                 self.tables.prepare(raw.pid, process);
             }
-            messages.push(Message::Sample { bytes, process });
+            let kernel = self.kernel.frames(&raw);
+            messages.push(Message::Sample { bytes, process, kernel });
         }
         for message in messages {
             if let Message::Sample { bytes, .. } = &message {
@@ -198,6 +206,9 @@ impl Sampler<'_> {
             drop(self.to.send(message));
         }
         happened.for_each(|change| self.apply(change));
+        if let Some(last_ns) = last_ns {
+            self.kernel.forget(last_ns);
+        }
         let changed = self.processes.take_changed();
         wanted.extend(changed.into_iter().filter(|pid| self.told.contains(pid)));
         for pid in wanted {

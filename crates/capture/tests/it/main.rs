@@ -6,6 +6,7 @@ mod content;
 mod counts;
 mod devices;
 mod jit;
+mod kernel_names;
 mod off_cpu;
 mod profile;
 mod relays;

@@ -6,7 +6,7 @@
 //! announce-url = ["https://a/", "https://b/"]
 //! ```
 //! A key is an option's long name, its value what the option takes: text, a whole number, true for an option without value,
-//! a list for one that may be repeated. The keys become arguments before those of the command line, so both
+//! a list for one that may be repeated, and a table for one that takes KEY=VALUE. The keys become arguments before those of the command line, so both
 //! are understood by the same code, and an option that the command line gives leaves its key aside.
 
 use std::ffi::OsString;
@@ -171,12 +171,24 @@ fn setting(
             });
             each.collect()
         }
+        DeValue::Table(entries) if is_list && takes_pairs(option) => {
+            let each = entries.iter().map(|(key, value)| match plain(value.get_ref()) {
+                Some(text) => Ok(format!("--{name}={}={text}", key.get_ref()).into()),
+                None => Err(wrong(value, "a table of texts or whole numbers")),
+            });
+            each.collect()
+        }
         single => match plain(single) {
             Some(text) => Ok(vec![format!("--{name}={text}").into()]),
             None if is_list => Err(wrong(value, "a text, a whole number, or a list of them")),
             None => Err(wrong(value, "a text or a whole number")),
         },
     }
+}
+
+/// Whether an option takes a key and a value.
+fn takes_pairs(option: &Arg) -> bool {
+    option.get_value_names().is_some_and(|names| names.iter().any(|name| name.contains('=')))
 }
 
 /// A value that stands for itself.
@@ -231,6 +243,8 @@ mod tests {
         keep_for: Option<u32>,
         #[arg(long)]
         many: Vec<String>,
+        #[arg(long, value_name = "KEY=VALUE")]
+        pair: Vec<String>,
         #[arg(long)]
         flag: bool,
         #[arg(long)]
@@ -267,6 +281,9 @@ mod tests {
         check("relay = { flag = false, many = [] }", Ok(&[]));
         check("[relay]\nmany = [\n 'a b',\n 7]", Ok(&["--many=7", "--many=a b"]));
         check("[relay]\nmany = 'a'", Ok(&["--many=a"]));
+        check("[relay.pair]\na.b = 'c'", Err((2, "a table of texts")));
+        check("[relay.pair]\n'a.b' = 'c=d'\ne = 1", Ok(&["--pair=a.b=c=d", "--pair=e=1"]));
+        check("[relay]\npair = ['a=b']", Ok(&["--pair=a=b"]));
     }
 
     #[test]

@@ -35,6 +35,8 @@ enum Command {
     Capture(command::capture::Args),
     /// Sample which functions the machine's time goes to (needs root)
     Profile(command::profile::Args),
+    /// Sample the whole machine, always, and send what it finds (needs root)
+    Agent(command::agent::Args),
     /// Print the event records of recordings, merged in time
     Read(command::read::Args),
     /// Show recording sessions of a relay while they are written
@@ -75,6 +77,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
         Command::Capture(args) => command::capture::run(args),
         Command::Profile(args) => command::profile::run(args),
+        Command::Agent(args) => command::agent::run(args),
         Command::Read(args) => command::read::run(&args),
         Command::Live(args) => command::live::run(&args),
         Command::Ctf(args) => command::ctf::run(&args),

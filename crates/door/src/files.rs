@@ -35,8 +35,11 @@ fn read(path: &Path, is_private: bool) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A private file of text.
-pub(crate) fn secret(path: &Path) -> Result<String> {
+/// The text of a private file.
+///
+/// # Errors
+/// [`Error::File`], [`Error::Open`] when others could read it, [`Error::TooLong`].
+pub fn secret(path: &Path) -> Result<String> {
     let bytes = read(path, true)?;
     String::from_utf8(bytes).map_err(|_not_text| Error::File {
         path: path.to_owned(),

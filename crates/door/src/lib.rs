@@ -35,6 +35,7 @@ mod tokens;
 
 pub use client::{Client, Settings, TokenSource, client_config};
 pub use error::{Error, Result};
+pub use files::secret;
 pub use server::{Certified, certified, server_config};
 pub use stream::Stream;
 pub use tokens::{BadTokens, Grant, TokenProblem, Tokens};

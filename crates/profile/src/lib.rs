@@ -71,5 +71,5 @@ pub use model::{
     BuildId, Control, Frame, FrameId, FrameKind, Line, Link, Mapping, Names, Process, ProcessId,
     Sample, SampleKind, Status, Unnamed, Window,
 };
-pub use packet::{Packet, PacketId};
+pub use packet::{Packet, PacketId, gzip};
 pub use request::Request;

@@ -1,5 +1,6 @@
 //! A finished packet.
 
+use std::fmt;
 use std::io::Write as _;
 
 use flate2::Compression;
@@ -14,6 +15,13 @@ const LEVEL: u32 = 6;
 /// and however often. Each profile's own id is this, then its place in the request, from 1, as four bytes, big endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PacketId(pub [u8; 12]);
+
+/// 24 hexadecimal digits.
+impl fmt::Display for PacketId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
 
 /// One window's samples as an `ExportProfilesServiceRequest` (OTLP v1.10 numbers), complete in itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +46,9 @@ impl Packet {
     }
 }
 
-pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+/// Bytes in gzip; the same for the same bytes.
+#[must_use]
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let room = Vec::with_capacity(bytes.len() / 3 + 64);
     let mut encoder = GzEncoder::new(room, Compression::new(LEVEL));
     encoder

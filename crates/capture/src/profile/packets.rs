@@ -109,6 +109,11 @@ impl Packer {
         self.on_cpu.lost(class, samples);
     }
 
+    /// As [`lost`](Self::lost), of samples of who waits.
+    pub fn lost_off_cpu(&mut self, class: &str, samples: u64) {
+        self.off_cpu.lost(class, samples);
+    }
+
     /// The packets of the last window, which ends here.
     #[must_use]
     pub fn finish(mut self) -> Vec<Packet> {

@@ -1,5 +1,6 @@
 //! One module for each subcommand: its arguments (`Args`) and what it does (`run`).
 
+pub(crate) mod agent;
 pub(crate) mod analyze;
 pub(crate) mod capture;
 #[cfg(feature = "sql")]
@@ -11,6 +12,7 @@ pub(crate) mod live;
 pub(crate) mod profile;
 pub(crate) mod read;
 pub(crate) mod relay;
+pub(crate) mod sending;
 #[cfg(feature = "sql")]
 pub(crate) mod sql;
 pub(crate) mod tls;

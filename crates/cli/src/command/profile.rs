@@ -1,6 +1,7 @@
 //! `throughline profile`: samples what runs, and shows profiles.
 
 mod files;
+mod send;
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -30,7 +31,8 @@ Examples:
   throughline profile --for 10s                      of the whole machine
   throughline profile --pid 1234 --for 10s --output service.otlp.gz
   throughline profile show profile.otlp.gz --format html > flames.html
-  throughline profile diff before.otlp.gz after.otlp.gz";
+  throughline profile diff before.otlp.gz after.otlp.gz
+  throughline profile send *.otlp.gz --to http://collector:4318";
 
 /// The stacks that are printed.
 const HOTTEST: usize = 10;
@@ -59,6 +61,8 @@ enum What {
     Show(ShowArgs),
     /// Which functions cost more or less than before
     Diff(DiffArgs),
+    /// Send profiles to whoever takes them
+    Send(Box<send::SendArgs>),
 }
 
 #[derive(clap::Args)]
@@ -124,6 +128,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
             files::print(diff_text(&before, &after, DIFFERENT).as_bytes())?;
             Ok(Outcome::Done)
         }
+        Some(What::Send(args)) => send::send(&args),
         None => record(args.record),
     }
 }
@@ -214,7 +219,7 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
 }
 
 /// Each file that is sampled stays open: as many as the system allows. The command that is run has its own bound already.
-fn allow_files() {
+pub(crate) fn allow_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     if setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {
         complain("no more files may be open than before: functions of some may have no names");

@@ -6,6 +6,7 @@
     reason = "a test fails by panicking; helpers stand outside of test functions"
 )]
 
+mod agent;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod compressed;

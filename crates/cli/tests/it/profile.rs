@@ -18,7 +18,7 @@ fn profile(folder: &Path, arguments: &[&str]) -> Output {
     command.arg("profile").args(arguments).current_dir(folder).output().unwrap()
 }
 
-fn can_sample() -> bool {
+pub(crate) fn can_sample() -> bool {
     if let Err(reason) = capture::kernel::preflight() {
         testkit::skip(&reason.to_string());
         return false;

@@ -1,0 +1,91 @@
+//! HTTP, with or without TLS.
+
+use std::error::Error as StdError;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
+
+use super::Sending;
+use crate::error::Result;
+
+/// An answer's body that is read (OTLP specification: at most 4 MiB).
+const MAX_ANSWER: usize = 4 << 20;
+
+/// A connection that nothing was sent over for so long is closed.
+const IDLE: Duration = Duration::from_secs(90);
+
+/// Characters of an answer that are shown.
+const SHOWN: usize = 200;
+
+pub(super) const PRODUCT: &str = concat!("throughline/", env!("CARGO_PKG_VERSION"));
+
+pub(super) type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// An answer that was read whole.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// A client that speaks HTTP/1.1.
+pub(super) fn new(is_encrypted: bool, sending: &Sending) -> Result<Client> {
+    let certificate = sending.certificate.as_ref().map(|(it, key)| (it.as_path(), key.as_path()));
+    let config = match is_encrypted {
+        true => Arc::unwrap_or_clone(door::client_config(sending.ca.as_deref(), certificate)?),
+        // Never used, and a machine without certificates can do without.
+        false => ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(door::Error::Settings)?
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth(),
+    };
+    let connector =
+        HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().build();
+    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).pool_max_idle_per_host(1);
+    Ok(builder.build(connector))
+}
+
+/// Sends a request and reads the answer; an error is what is wrong, in one line.
+pub(super) async fn exchange(
+    client: &Client,
+    request: Request<Full<Bytes>>,
+) -> std::result::Result<Answer, String> {
+    let answer = client.request(request).await.map_err(|error| causes(&error))?;
+    let (head, body) = answer.into_parts();
+    let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| causes(&*error))?;
+    Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+}
+
+/// An error and what caused it.
+fn causes(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.ends_with(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// The begin of what a server says, fit for one line.
+pub(super) fn shown(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let plain = |c: char| if c.is_control() || c == char::REPLACEMENT_CHARACTER { ' ' } else { c };
+    let line: String = text.chars().take(SHOWN).map(plain).collect();
+    line.trim().to_owned()
+}

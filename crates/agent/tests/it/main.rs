@@ -1,0 +1,10 @@
+//! The agent against targets that take, refuse, fail and stay away.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking; helpers stand outside of test functions"
+)]
+
+mod collector;
+mod http;
+mod packets;

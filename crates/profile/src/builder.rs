@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::error::AddError;
-use crate::intern::Table;
+use crate::intern::{Lists, Table, Texts};
 use crate::keys;
 use crate::model::{
-    BuildId, Control, Frame, FrameId, Line, Link, Mapping, Names, Process, ProcessId, Sample,
-    SampleKind, Status, Unnamed, Window,
+    BuildId, Control, Frame, FrameId, FrameKind, Line, Link, Mapping, Names, Process, ProcessId,
+    Sample, SampleKind, Status, Unnamed, Window,
 };
 use crate::packet::Packet;
 use crate::seal;
@@ -20,6 +20,10 @@ pub const MAX_STACK_FRAMES: usize = 4_096;
 
 /// Bytes of one name or path: what is longer is cut, and ends with [`CUT`].
 pub const MAX_TEXT_BYTES: usize = 16 << 10;
+
+/// Times of samples are whole multiples of this, rounded down but never before the packet's window: below it lies how long the
+/// interrupt that sampled took to come, which no compressor can make smaller.
+pub const TIME_STEP_NS: u64 = 1_024;
 
 /// Classes of losses, besides `other`.
 const MAX_CLASSES: usize = 64;
@@ -36,21 +40,40 @@ pub const CUT: &str = "…[cut]";
 pub struct Builder {
     pub(crate) window: Window,
     pub(crate) kind: SampleKind,
-    pub(crate) strings: Table<Box<str>>,
+    pub(crate) strings: Texts,
     pub(crate) attributes: Table<Attribute>,
     pub(crate) mappings: Table<MappingItem>,
     pub(crate) functions: Table<FunctionItem>,
     pub(crate) locations: Table<LocationItem>,
-    pub(crate) stacks: Table<Box<[FrameId]>>,
+    /// Function and line.
+    pub(crate) lines: Lists<(u32, u32)>,
+    pub(crate) stacks: Lists<FrameId>,
     pub(crate) links: Table<Option<Link>>,
     pub(crate) processes: Table<ProcessItem>,
+    /// Key and value, by key.
+    pub(crate) labels: Lists<(u32, u32)>,
     pub(crate) threads: Table<(u32, u32)>,
     pub(crate) groups: Table<Group>,
     pub(crate) events: Vec<Event>,
     pub(crate) lost: BTreeMap<String, u64>,
     pub(crate) control: Option<(Control<'static>, String)>,
+    /// Attributes with a word of few, which come with every frame or sample.
+    words: Vec<(Word, u32)>,
+    /// The mapping and the attribute with a path that were named last: frames of one file come one after another.
+    last_mapping: u32,
+    last_path: u32,
+    /// Functions and lines of the frame that is added.
+    named: Vec<(u32, u32)>,
     /// More than the packet will have.
     bytes: usize,
+}
+
+/// An attribute's value that is one of few.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    Kind(FrameKind),
+    Unnamed(Unnamed),
+    Status(Status),
 }
 
 /// An attribute: strings by number. The zero value has the empty key.
@@ -84,24 +107,22 @@ pub(crate) struct FunctionItem {
     pub(crate) start_line: u32,
 }
 
-#[derive(Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct LocationItem {
     pub(crate) mapping: u32,
     pub(crate) address: u64,
-    /// Function and line.
-    pub(crate) lines: Vec<(u32, u32)>,
+    pub(crate) lines: u32,
     /// Frame type, reason for having no name, path without build ID; 0 where there is none.
     pub(crate) attributes: [u32; 3],
 }
 
-#[derive(Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct ProcessItem {
     pub(crate) pid: u32,
     pub(crate) start_boot_ns: u64,
     pub(crate) name: u32,
     pub(crate) path: u32,
-    /// Key and value, by key.
-    pub(crate) attributes: Vec<(u32, u32)>,
+    pub(crate) labels: u32,
 }
 
 /// What makes samples the same but for their time and value.
@@ -131,19 +152,25 @@ impl Builder {
         Self {
             window,
             kind,
-            strings: Table::new(Box::from("")),
+            strings: Texts::new(),
             attributes: Table::new(Attribute { key: 0, value: AttributeValue::Number(0) }),
             mappings: Table::new(MappingItem::default()),
             functions: Table::new(FunctionItem::default()),
             locations: Table::new(LocationItem::default()),
-            stacks: Table::new(Box::default()),
+            lines: Lists::new(),
+            stacks: Lists::new(),
             links: Table::new(None),
             processes: Table::new(ProcessItem::default()),
+            labels: Lists::new(),
             threads: Table::new((0, 0)),
             groups: Table::new(no_group),
             events: Vec::new(),
             lost: BTreeMap::new(),
             control: None,
+            words: Vec::new(),
+            last_mapping: 0,
+            last_path: 0,
+            named: Vec::new(),
             bytes: 4_096,
         }
     }
@@ -161,16 +188,16 @@ impl Builder {
         let lengths = texts.iter().map(|(key, value)| key.len() + value.len() + 16).sum::<usize>();
         self.room(512 + lengths + process.executable_name.len() + process.executable_path.len())?;
         let before = self.processes.len();
-        let attributes =
+        let labels: Vec<_> =
             texts.iter().map(|(key, value)| (self.text(key), self.text(value))).collect();
         let item = ProcessItem {
             pid: process.pid,
             start_boot_ns: process.start_boot_ns,
             name: self.text(process.executable_name),
             path: self.text(process.executable_path),
-            attributes,
+            labels: self.labels.intern(&labels),
         };
-        let id = self.processes.intern_with(item, PartialEq::eq, |item| item);
+        let id = self.processes.intern(item);
         if self.processes.len() > before {
             self.bytes += 512 + lengths;
         }
@@ -189,11 +216,12 @@ impl Builder {
         };
         self.room(256 + 64 * lines.len())?;
         let before = self.locations.len();
-        let lines: Vec<_> = lines.iter().filter_map(|line| self.line(line)).collect();
-        let line_bytes = 32 * lines.len();
+        let mut named = std::mem::take(&mut self.named);
+        named.clear();
+        named.extend(lines.iter().filter_map(|line| self.line(line)));
         let unnamed = match frame.names {
             Names::Unnamed(reason) => Some(reason),
-            Names::Known(_) if lines.is_empty() => Some(Unnamed::Empty),
+            Names::Known(_) if named.is_empty() => Some(Unnamed::Empty),
             Names::Known(_) => None,
         };
         let unidentified = frame.mapping.filter(|mapping| mapping.build_ids.is_empty());
@@ -201,17 +229,18 @@ impl Builder {
         let item = LocationItem {
             mapping: identified.map_or(0, |mapping| self.mapping(mapping)),
             address: frame.address,
-            lines,
+            lines: self.lines.intern(&named),
             attributes: [
-                self.attribute(keys::FRAME_TYPE, frame.kind.as_str()),
-                unnamed.map_or(0, |reason| self.attribute(keys::UNNAMED, reason.as_str())),
-                unidentified.map_or(0, |mapping| self.attribute(keys::MAPPED_PATH, mapping.path)),
+                self.word(Word::Kind(frame.kind)),
+                unnamed.map_or(0, |reason| self.word(Word::Unnamed(reason))),
+                unidentified.map_or(0, |mapping| self.mapped_path(mapping.path)),
             ],
         };
-        let id = self.locations.intern_with(item, PartialEq::eq, |item| item);
+        let id = self.locations.intern(item);
         if self.locations.len() > before {
-            self.bytes += 64 + line_bytes;
+            self.bytes += 64 + 32 * named.len();
         }
+        self.named = named;
         Ok(FrameId(id))
     }
 
@@ -248,17 +277,15 @@ impl Builder {
             thread: self.threads.intern((sample.tid, name)),
             cpu: sample.cpu,
             status: sample.status,
-            stack: self.stacks.intern_with(
-                sample.frames,
-                |item, query| **item == **query,
-                Box::from,
-            ),
-            link: self.links.intern(sample.link),
+            stack: self.stacks.intern(sample.frames),
+            link: sample.link.map_or(0, |link| self.links.intern(Some(link))),
         };
         let group = self.groups.intern(group);
         let (stacks, groups) = (self.stacks.len() - stacks, self.groups.len() - groups);
         self.bytes += 18 + stacks * (16 + 5 * sample.frames.len()) + groups * 192;
-        self.events.push(Event { group, at_unix_ns: sample.at_unix_ns, value: sample.value });
+        let step = sample.at_unix_ns - sample.at_unix_ns % TIME_STEP_NS;
+        let at_unix_ns = step.max(self.window.begin_unix_ns);
+        self.events.push(Event { group, at_unix_ns, value: sample.value });
         Ok(())
     }
 
@@ -308,9 +335,9 @@ impl Builder {
         let before = self.strings.len();
         let id = if text.len() > MAX_TEXT_BYTES {
             let short = text.floor_char_boundary(MAX_TEXT_BYTES - CUT.len());
-            self.strings.text(&format!("{}{CUT}", text.get(..short).unwrap_or_default()))
+            self.strings.intern(&format!("{}{CUT}", text.get(..short).unwrap_or_default()))
         } else {
-            self.strings.text(text)
+            self.strings.intern(text)
         };
         if self.strings.len() > before {
             self.bytes += 8 + text.len().min(MAX_TEXT_BYTES);
@@ -328,6 +355,19 @@ impl Builder {
         self.attributes.intern(Attribute { key, value })
     }
 
+    pub(crate) fn word(&mut self, word: Word) -> u32 {
+        if let Some(&(_, known)) = self.words.iter().find(|(known, _)| *known == word) {
+            return known;
+        }
+        let id = match word {
+            Word::Kind(kind) => self.attribute(keys::FRAME_TYPE, kind.as_str()),
+            Word::Unnamed(reason) => self.attribute(keys::UNNAMED, reason.as_str()),
+            Word::Status(status) => self.attribute(keys::STATUS, status.as_str()),
+        };
+        self.words.push((word, id));
+        id
+    }
+
     fn line(&mut self, line: &Line<'_>) -> Option<(u32, u32)> {
         let system_name = if line.system_name == line.function { "" } else { line.system_name };
         let function = FunctionItem {
@@ -341,6 +381,46 @@ impl Builder {
     }
 
     fn mapping(&mut self, mapping: &Mapping<'_>) -> u32 {
+        if !self.is_mapping(self.last_mapping, mapping) {
+            self.last_mapping = self.add_mapping(mapping);
+        }
+        self.last_mapping
+    }
+
+    /// Whether a mapping has this number; `false` also when that is not sure.
+    fn is_mapping(&self, id: u32, mapping: &Mapping<'_>) -> bool {
+        let item = self.mappings.get(id);
+        let has = |build_id: &BuildId<'_>| {
+            let [gnu, go, hash] = item.build_ids;
+            match *build_id {
+                BuildId::Gnu(text) => self.has_text(gnu, text),
+                BuildId::Go(text) => self.has_text(go, text),
+                BuildId::HtlHash(text) => self.has_text(hash, text),
+            }
+        };
+        item.start == mapping.memory_start
+            && item.limit == mapping.memory_limit
+            && item.offset == mapping.file_offset
+            && self.strings.get(item.path) == mapping.path
+            && item.build_ids.iter().filter(|id| **id != 0).count() == mapping.build_ids.len()
+            && mapping.build_ids.iter().all(has)
+    }
+
+    fn has_text(&self, attribute: u32, text: &str) -> bool {
+        match self.attributes.get(attribute).value {
+            AttributeValue::Text(value) => self.strings.get(value) == text,
+            AttributeValue::Number(_) => false,
+        }
+    }
+
+    fn mapped_path(&mut self, path: &str) -> u32 {
+        if !self.has_text(self.last_path, path) {
+            self.last_path = self.attribute(keys::MAPPED_PATH, path);
+        }
+        self.last_path
+    }
+
+    fn add_mapping(&mut self, mapping: &Mapping<'_>) -> u32 {
         let mut build_ids = [0; 3];
         let [gnu, go, hash] = &mut build_ids;
         for id in mapping.build_ids {

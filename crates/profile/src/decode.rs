@@ -99,7 +99,7 @@ pub fn packet_id(bytes: &[u8]) -> Result<PacketId, DecodeError> {
 }
 
 /// Where the 16 bytes of each profile id stand.
-pub(crate) fn profile_id_places(bytes: &[u8]) -> Result<Vec<usize>, DecodeError> {
+fn profile_id_places(bytes: &[u8]) -> Result<Vec<usize>, DecodeError> {
     const PROFILE_ID: u32 = 7;
     let mut places = Vec::new();
     let mut request = Reader { bytes, offset: 0, path: "request" };

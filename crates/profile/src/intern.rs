@@ -1,54 +1,71 @@
 //! Values by number: each is kept once and compared by its number from then on.
 //!
 //! Numbers are those of first arrival, so they depend on the order in which values come. [`crate::seal`] numbers anew, by
-//! content, before anything is written.
+//! content, before anything is written. Number 0 is the zero value of each table.
+//!
+//! Texts and lists lie one behind the other in one piece of memory, so that keeping one more costs no allocation of its own.
 
 use std::hash::{BuildHasher, Hash};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// Values that were seen, the zero value first.
+/// Which number a value has.
+#[derive(Debug, Default)]
+struct Index {
+    /// Hash and number: a table that grows hashes nothing again.
+    numbers: HashTable<(u64, u32)>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Index {
+    /// The number of the value of which `same` says yes; `next` when there is none, which it has from then on.
+    fn find_or_insert(
+        &mut self,
+        value: &(impl Hash + ?Sized),
+        next: usize,
+        same: impl Fn(u32) -> bool,
+    ) -> Found {
+        let hash = self.hasher.hash_one(value);
+        match self.numbers.find(hash, |&(other, id)| other == hash && same(id)) {
+            Some(&(_, id)) => Found::Known(id),
+            None => {
+                let id = number(next);
+                self.numbers.insert_unique(hash, (hash, id), |&(hash, _)| hash);
+                Found::New(id)
+            }
+        }
+    }
+}
+
+enum Found {
+    Known(u32),
+    New(u32),
+}
+
+/// Values that were seen.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     items: Vec<T>,
-    index: HashTable<u32>,
-    hasher: DefaultHashBuilder,
+    index: Index,
 }
 
 impl<T: Hash + Eq> Table<T> {
     pub(crate) fn new(zero: T) -> Self {
-        let mut table = Self {
-            items: Vec::new(),
-            index: HashTable::new(),
-            hasher: DefaultHashBuilder::default(),
-        };
-        table.intern_with(zero, PartialEq::eq, |zero| zero);
+        let mut table = Self { items: Vec::new(), index: Index::default() };
+        table.intern(zero);
         table
     }
-}
 
-impl<T: Hash> Table<T> {
-    /// The number of the item that is the same as `query`, made from it when it was not there. A query must hash as its
-    /// item does.
-    pub(crate) fn intern_with<Q: Hash>(
-        &mut self,
-        query: Q,
-        same: impl Fn(&T, &Q) -> bool,
-        make: impl FnOnce(Q) -> T,
-    ) -> u32 {
-        let hash = self.hasher.hash_one(&query);
+    pub(crate) fn intern(&mut self, value: T) -> u32 {
         let items = &self.items;
-        let found = self
-            .index
-            .find(hash, |&id| items.get(id as usize).is_some_and(|item| same(item, &query)));
-        if let Some(&id) = found {
-            return id;
+        let same = |id| *item(items, id) == value;
+        match self.index.find_or_insert(&value, items.len(), same) {
+            Found::Known(id) => id,
+            Found::New(id) => {
+                self.items.push(value);
+                id
+            }
         }
-        let id = number(self.items.len());
-        self.items.push(make(query));
-        let (items, hasher) = (&self.items, &self.hasher);
-        self.index.insert_unique(hash, id, |&id| hasher.hash_one(item(items, id)));
-        id
     }
 }
 
@@ -66,16 +83,94 @@ impl<T> Table<T> {
     }
 }
 
-impl<T: Hash + Eq + Copy> Table<T> {
-    pub(crate) fn intern(&mut self, value: T) -> u32 {
-        self.intern_with(value, |item, value| item == value, |value| value)
+/// Lists that were seen. The zero value is the empty one.
+#[derive(Debug)]
+pub(crate) struct Lists<T> {
+    flat: Vec<T>,
+    /// Where in it each list ends; it begins at the end of the one before.
+    ends: Vec<usize>,
+    index: Index,
+}
+
+impl<T: Hash + Eq + Copy> Lists<T> {
+    pub(crate) fn new() -> Self {
+        Self { flat: Vec::new(), ends: vec![0], index: Index::default() }
+    }
+
+    pub(crate) fn intern(&mut self, list: &[T]) -> u32 {
+        if list.is_empty() {
+            return 0;
+        }
+        let (flat, ends) = (&self.flat, &self.ends);
+        let same = |id| flat.get(range(ends, id)) == Some(list);
+        match self.index.find_or_insert(list, ends.len(), same) {
+            Found::Known(id) => id,
+            Found::New(id) => {
+                self.flat.extend_from_slice(list);
+                self.ends.push(self.flat.len());
+                id
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn get(&self, id: u32) -> &[T] {
+        self.flat.get(range(&self.ends, id)).unwrap_or_default()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[T]> {
+        (0..number(self.len())).map(|id| self.get(id))
     }
 }
 
-impl Table<Box<str>> {
-    pub(crate) fn text(&mut self, text: &str) -> u32 {
-        self.intern_with(text, |item, text| **item == **text, Box::from)
+/// Texts that were seen. The zero value is the empty one.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    flat: String,
+    ends: Vec<usize>,
+    index: Index,
+}
+
+impl Texts {
+    pub(crate) fn new() -> Self {
+        Self { flat: String::new(), ends: vec![0], index: Index::default() }
     }
+
+    pub(crate) fn intern(&mut self, text: &str) -> u32 {
+        if text.is_empty() {
+            return 0;
+        }
+        let (flat, ends) = (self.flat.as_bytes(), &self.ends);
+        let same = |id| flat.get(range(ends, id)) == Some(text.as_bytes());
+        match self.index.find_or_insert(text, ends.len(), same) {
+            Found::Known(id) => id,
+            Found::New(id) => {
+                self.flat.push_str(text);
+                self.ends.push(self.flat.len());
+                id
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn get(&self, id: u32) -> &str {
+        self.flat.get(range(&self.ends, id)).unwrap_or_default()
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..number(self.len())).map(|id| self.get(id))
+    }
+}
+
+fn range(ends: &[usize], id: u32) -> std::ops::Range<usize> {
+    let begin = id.checked_sub(1).map_or(0, |before| *item(ends, before));
+    begin..*item(ends, id)
 }
 
 /// A number for an index; tables are bounded far below.

@@ -10,7 +10,7 @@
 //! - **line**: a function at a source line; several in one location are inlined into each other, innermost first.
 //! - **packet id**: a digest of the content, by which the same packet is known however often it comes.
 //!
-//! Budget: 2 µs for a sample that is added, encoded and compressed; `examples/cost.rs` measures it.
+//! Budget: 2 µs for a sample that is added, encoded and compressed; `examples/cost` measures it.
 //!
 //! ```
 //! use profile::{Builder, Frame, FrameKind, Limits, Line, Names, Process, Request, Sample, SampleKind, Status, Window};
@@ -63,7 +63,7 @@ pub mod request;
 mod seal;
 pub mod view;
 
-pub use builder::{Builder, CUT, MAX_PACKET_BYTES, MAX_STACK_FRAMES, MAX_TEXT_BYTES};
+pub use builder::{Builder, CUT, MAX_PACKET_BYTES, MAX_STACK_FRAMES, MAX_TEXT_BYTES, TIME_STEP_NS};
 pub use check::Problem;
 pub use decode::{Limits, packet_id, ungzip};
 pub use error::{AddError, DecodeError, Wrong};

@@ -258,7 +258,7 @@ pub struct Sample<'a> {
     pub thread_name: &'a str,
     /// The CPU it was on.
     pub cpu: u32,
-    /// When, in nanoseconds since the epoch.
+    /// When, in nanoseconds since the epoch; written in steps of [`crate::TIME_STEP_NS`].
     pub at_unix_ns: u64,
     /// Nanoseconds off the CPU; 1 for [`SampleKind::OnCpu`].
     pub value: u64,

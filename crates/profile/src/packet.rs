@@ -1,15 +1,13 @@
 //! A finished packet.
 
 use std::fmt;
-use std::io::Write as _;
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use libdeflater::{CompressionLvl, Compressor};
 
 use crate::model::SampleKind;
 
-/// How hard the compressor tries: beyond it, a fiftieth less space costs half as much time again.
-const LEVEL: u32 = 6;
+/// How hard the compressor tries: one more costs a quarter more time for a fiftieth less space.
+const LEVEL: i32 = 4;
 
 /// First bytes of the SHA-256 of a request whose profile ids are all zero: the same content has the same id, whoever wrote it
 /// and however often. Each profile's own id is this, then its place in the request, from 1, as four bytes, big endian.
@@ -47,12 +45,16 @@ impl Packet {
 }
 
 /// Bytes in gzip; the same for the same bytes.
+///
+/// A packet is there as a whole and in memory, which is what libdeflate is for: it takes half of the time of the zlibs, and gives a
+/// twentieth less.
 #[must_use]
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let room = Vec::with_capacity(bytes.len() / 3 + 64);
-    let mut encoder = GzEncoder::new(room, Compression::new(LEVEL));
-    encoder
-        .write_all(bytes)
-        .and_then(|()| encoder.finish())
-        .expect("a vector takes all that is written to it")
+    let level = CompressionLvl::new(LEVEL).expect("a level that there is");
+    let mut compressor = Compressor::new(level);
+    let mut out = vec![0; compressor.gzip_compress_bound(bytes.len())];
+    let length = compressor.gzip_compress(bytes, &mut out).expect("room for the worst case");
+    out.truncate(length);
+    out.shrink_to_fit();
+    out
 }

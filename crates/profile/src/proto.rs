@@ -61,8 +61,9 @@ impl Writer {
         self.bytes.extend_from_slice(value);
     }
 
-    pub(crate) fn packed(&mut self, field: u32, values: impl ExactSizeIterator<Item = u64>) {
-        if values.len() != 0 {
+    pub(crate) fn packed(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
+        let mut values = values.into_iter().peekable();
+        if values.peek().is_some() {
             self.message(field, |w| values.for_each(|value| w.varint(value)));
         }
     }
@@ -86,18 +87,16 @@ impl Writer {
         self.bytes.push(0);
         write(self);
         let length = self.bytes.len() - at - 1;
-        let mut head = Self::default();
-        match u8::try_from(length) {
-            Ok(short @ 0..0x80) => {
-                if let Some(place) = self.bytes.get_mut(at) {
-                    *place = short;
-                }
-            }
-            _ => {
-                head.varint(length as u64);
-                self.bytes.splice(at..=at, head.bytes);
-            }
+        if let (Ok(short @ 0..0x80), Some(place)) = (u8::try_from(length), self.bytes.get_mut(at)) {
+            *place = short;
+            return;
         }
+        let groups = length.max(1).ilog2() / 7 + 1;
+        let head = (0..groups).map(|group| {
+            let more = if group + 1 < groups { 0x80 } else { 0 };
+            (length >> (7 * group)).to_le_bytes()[0] & 0x7f | more
+        });
+        self.bytes.splice(at..=at, head);
     }
 }
 

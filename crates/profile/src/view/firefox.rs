@@ -8,7 +8,7 @@ use hashbrown::{HashMap, HashSet};
 use serde_json::{Value, json};
 
 use super::weights::{MAX_LINES, lengths, measure, process_name, unnamed};
-use crate::intern::Table;
+use crate::intern::{Table, Texts};
 use crate::keys;
 use crate::request::{
     AttributeValue, Dictionary, Location, Profile, Request, ResourceProfiles, Sample,
@@ -91,7 +91,7 @@ pub fn firefox(requests: &[Request<'_>]) -> String {
 struct Thread {
     process: String,
     name: String,
-    strings: Table<Box<str>>,
+    strings: Texts,
     functions: Table<(u32, u32)>,
     frames: Table<FrameRow>,
     stacks: Table<(u32, u32)>,
@@ -147,7 +147,7 @@ impl Thread {
         Self {
             process,
             name,
-            strings: Table::new(Box::from("")),
+            strings: Texts::new(),
             functions: Table::new((0, 0)),
             frames: Table::new(FrameRow::default()),
             stacks: Table::new((0, 0)),
@@ -179,7 +179,7 @@ impl Thread {
         let path = d.mappings.get(location.mapping as usize).map(|mapping| d.string(mapping.path));
         let row = FrameRow { address: location.address, category, ..FrameRow::default() };
         if location.lines.is_empty() {
-            let name = self.strings.text(&unnamed(path.unwrap_or_default(), location.address));
+            let name = self.strings.intern(&unnamed(path.unwrap_or_default(), location.address));
             return vec![FrameRow { function: self.functions.intern((name, 0)), ..row }];
         }
         let lines = (0..).zip(location.lines.iter().rev());
@@ -187,8 +187,10 @@ impl Thread {
             .map(|(inline_depth, line)| {
                 let function = d.functions.get(line.function as usize).copied().unwrap_or_default();
                 let name = if function.name == 0 { function.system_name } else { function.name };
-                let names =
-                    (self.strings.text(d.string(name)), self.strings.text(d.string(function.file)));
+                let names = (
+                    self.strings.intern(d.string(name)),
+                    self.strings.intern(d.string(function.file)),
+                );
                 FrameRow {
                     function: self.functions.intern(names),
                     inline_depth,

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 
 use super::weights::{MAX_LINES, measure};
-use crate::intern::Table;
+use crate::intern::{Lists, Table, Texts};
 use crate::keys;
 use crate::packet::gzip;
 use crate::proto::Writer;
@@ -48,12 +48,12 @@ struct Known {
 }
 
 struct Pprof {
-    strings: Table<Box<str>>,
+    strings: Texts,
     mappings: Table<Mapping>,
     functions: Table<Function>,
     locations: Table<Location>,
     /// Locations, leaf first.
-    stacks: Table<Box<[u32]>>,
+    stacks: Lists<u32>,
     samples: BTreeMap<(u32, Vec<Label>), (i64, i64)>,
     /// Locations that samples may still have.
     room: usize,
@@ -93,11 +93,11 @@ struct Location {
 impl Pprof {
     fn new() -> Self {
         Self {
-            strings: Table::new(Box::from("")),
+            strings: Texts::new(),
             mappings: Table::new(Mapping::default()),
             functions: Table::new(Function::default()),
             locations: Table::new(Location::default()),
-            stacks: Table::new(Box::default()),
+            stacks: Lists::new(),
             samples: BTreeMap::new(),
             room: MAX_LINES,
             left_out: 0,
@@ -114,7 +114,7 @@ impl Pprof {
         for resource in &request.resources {
             for profile in &resource.profiles {
                 let (kind, unit, factor) = measure(d, profile);
-                let kind = (self.strings.text(kind), self.strings.text(unit));
+                let kind = (self.strings.intern(kind), self.strings.intern(unit));
                 if *self.kind.get_or_insert(kind) != kind {
                     continue;
                 }
@@ -173,7 +173,7 @@ impl Pprof {
                 }
             })
             .collect();
-        self.stacks.intern_with(&*locations, |item, query| **item == **query, Box::from)
+        self.stacks.intern(&locations)
     }
 
     fn location(&mut self, d: &Dictionary<'_>, index: u32) -> u32 {
@@ -188,8 +188,8 @@ impl Pprof {
                 start: mapping.memory_start,
                 limit: mapping.memory_limit,
                 offset: mapping.file_offset,
-                path: self.strings.text(d.string(mapping.path)),
-                build_id: self.strings.text(build_id),
+                path: self.strings.intern(d.string(mapping.path)),
+                build_id: self.strings.intern(build_id),
             };
             self.mappings.intern(mapping)
         });
@@ -197,15 +197,15 @@ impl Pprof {
             let function = d.functions.get(line.function as usize).copied().unwrap_or_default();
             let name = if function.name == 0 { function.system_name } else { function.name };
             let function = Function {
-                name: self.strings.text(d.string(name)),
-                system_name: self.strings.text(d.string(function.system_name)),
-                file: self.strings.text(d.string(function.file)),
+                name: self.strings.intern(d.string(name)),
+                system_name: self.strings.intern(d.string(function.system_name)),
+                file: self.strings.intern(d.string(function.file)),
                 start_line: function.start_line,
             };
             (self.functions.intern(function), line.line, line.column)
         });
         let location = Location { mapping, address: location.address, lines: lines.collect() };
-        self.locations.intern_with(location, PartialEq::eq, |location| location)
+        self.locations.intern(location)
     }
 
     fn labels(
@@ -219,18 +219,18 @@ impl Pprof {
         let of_process = of_process.iter().filter_map(|key| Some((*key, resource.find(d, key)?)));
         for (key, value) in of_process.chain(d.attributes_of(&sample.attributes)) {
             let (text, number) = match (d.text(value), value) {
-                (Some(text), _) => (self.strings.text(text), 0),
+                (Some(text), _) => (self.strings.intern(text), 0),
                 (None, AttributeValue::Int(number)) => (0, number),
                 (None, AttributeValue::Bool(truth)) => (0, i64::from(truth)),
                 _ => continue,
             };
-            labels.push((self.strings.text(key), text, number));
+            labels.push((self.strings.intern(key), text, number));
         }
         let link = d.links.get(sample.link as usize).filter(|_| sample.link != 0);
         if let Some(LinkEntry { trace_id, span_id }) = link {
             for (key, id) in [("trace_id", trace_id), ("span_id", span_id)] {
                 let digits: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-                labels.push((self.strings.text(key), self.strings.text(&digits), 0));
+                labels.push((self.strings.intern(key), self.strings.intern(&digits), 0));
             }
         }
         labels.sort_unstable();
@@ -238,7 +238,7 @@ impl Pprof {
     }
 
     fn encode(mut self) -> Vec<u8> {
-        let count = (self.strings.text(keys::SAMPLES), self.strings.text(keys::COUNT));
+        let count = (self.strings.intern(keys::SAMPLES), self.strings.intern(keys::COUNT));
         let kind = self.kind.unwrap_or(count);
         let mut out = Writer::default();
         let value_type = |out: &mut Writer, field, (kind, unit): (u32, u32)| {
@@ -263,7 +263,8 @@ impl Pprof {
             });
         }
         let comment = (self.left_out != 0).then(|| {
-            self.strings.text(&format!("{} samples are left out: there was no room", self.left_out))
+            self.strings
+                .intern(&format!("{} samples are left out: there was no room", self.left_out))
         });
         self.tables(&mut out);
         if self.begin_ns < self.end_ns {

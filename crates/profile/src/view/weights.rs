@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::intern::Table;
+use crate::intern::{Lists, Table};
 use crate::keys;
 use crate::packet::PacketId;
 use crate::request::{AttributeValue, Dictionary, Location, Profile, Request, ResourceProfiles};
@@ -33,7 +33,7 @@ pub struct Label {
 pub struct Weights {
     labels: Table<Label>,
     /// Labels, root first; the first is the process.
-    stacks: Table<Box<[u32]>>,
+    stacks: Lists<u32>,
     /// For each stack.
     values: Vec<i64>,
     /// Lines that stacks may still take.
@@ -51,7 +51,7 @@ impl Default for Weights {
     fn default() -> Self {
         Self {
             labels: Table::new(Label::default()),
-            stacks: Table::new(Box::default()),
+            stacks: Lists::new(),
             values: vec![0],
             room: MAX_LINES,
             left_out: 0,
@@ -96,7 +96,7 @@ impl Weights {
                 kind: "process".to_owned(),
                 inlined: false,
             };
-            let process = self.labels.intern_with(process, PartialEq::eq, |label| label);
+            let process = self.labels.intern(process);
             for profile in &resource.profiles {
                 self.profile(profile, process, &mut expand);
             }
@@ -156,7 +156,7 @@ impl Weights {
         if length > self.room {
             return None;
         }
-        let id = self.stacks.intern_with(&*stack, |item, query| **item == **query, Box::from);
+        let id = self.stacks.intern(&stack);
         if id as usize == self.values.len() {
             self.values.push(0);
             self.room -= length;
@@ -212,8 +212,7 @@ impl Weights {
         let named = |(stack, value): (&[u32], &i64)| {
             (stack.iter().map(|&label| self.labels.get(label)).collect::<Vec<_>>(), *value)
         };
-        let mut stacks: Vec<_> =
-            self.stacks.iter().map(|stack| &**stack).zip(&self.values).skip(1).map(named).collect();
+        let mut stacks: Vec<_> = self.stacks.iter().zip(&self.values).skip(1).map(named).collect();
         stacks.sort();
         stacks
     }
@@ -296,7 +295,7 @@ fn location_lines(labels: &mut Table<Label>, d: &Dictionary<'_>, location: &Loca
             kind: kind.to_owned(),
             inlined,
         };
-        labels.intern_with(label, PartialEq::eq, |label| label)
+        labels.intern(label)
     };
     if location.lines.is_empty() {
         return vec![add(&unnamed(path, location.address), path, false)];

@@ -346,7 +346,42 @@ fn the_same_bytes_as_ever() {
     }];
     let id = packet(&toys, ON_CPU).id;
     let hex: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex, "c6c2194cb33ce95dd3196e40");
+    assert_eq!(hex, "79a317d7d55c7b93bc1f2ded");
+}
+
+/// The window's begin is no whole number of steps, and no time may lie before it.
+#[test]
+fn times_are_whole_steps_inside_the_window() {
+    let window = Window { begin_unix_ns: 1_000_000, duration_ns: 5_000 };
+    let mut builder = Builder::new(window, ON_CPU);
+    let process = Process {
+        pid: 1,
+        start_boot_ns: 0,
+        executable_name: "a",
+        executable_path: "",
+        attributes: &[],
+    };
+    let process = builder.process(&process).unwrap();
+    for at_unix_ns in [1_000_001, 1_000_447, 1_000_448, 1_004_999] {
+        builder
+            .add(&Sample {
+                process,
+                tid: 1,
+                thread_name: "",
+                cpu: 0,
+                at_unix_ns,
+                value: 1,
+                link: None,
+                frames: &[],
+                status: Status::Root,
+            })
+            .unwrap();
+    }
+    let packet = builder.finish();
+    let request = Request::decode(&packet.bytes, Limits::default()).unwrap();
+    assert_eq!(request.check(), []);
+    let times = &request.resources[0].profiles[0].samples[0].times_unix_ns;
+    assert_eq!(times[..], [1_000_000, 1_000_000, 1_000_448, 1_004_544]);
 }
 
 #[test]

@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use profile::view::{self, Weights};
 use profile::{
     Builder, Frame, FrameKind, Limits, Line, Mapping, Names, Packet, Process, Request, Sample,
-    SampleKind, Status, Unnamed, Window,
+    SampleKind, Status, TIME_STEP_NS, Unnamed, Window,
 };
 
 /// Stacks by name, root first, of one process; `k:` before a kernel's, `i:` before what is inlined into the one before, `?` for a frame without name.
 fn packet(stacks: &[(&str, u64)], period_ns: u64, begin_unix_ns: u64) -> Packet {
-    let window = Window { begin_unix_ns, duration_ns: 1_000 };
+    let window = Window { begin_unix_ns, duration_ns: 1_000 * TIME_STEP_NS };
     let mut builder = Builder::new(window, SampleKind::OnCpu { period_ns });
     builder.lost("ring_full", 2);
     let process = Process {
@@ -67,7 +67,7 @@ fn packet(stacks: &[(&str, u64)], period_ns: u64, begin_unix_ns: u64) -> Packet 
                 tid: 7,
                 thread_name: "worker",
                 cpu: 0,
-                at_unix_ns: begin_unix_ns + 10 * at + tick,
+                at_unix_ns: begin_unix_ns + (10 * at + tick) * TIME_STEP_NS,
                 value: 1,
                 link: None,
                 frames: &frames,
@@ -195,7 +195,7 @@ fn the_page_holds_every_stack_and_no_markup_of_names() {
 
 #[test]
 fn firefox_threads_hold_each_sample_at_its_time() {
-    let packet = packet(STACKS, 1_000_000, 5_000_000);
+    let packet = packet(STACKS, 1_000_000, 5_000 * TIME_STEP_NS);
     let request = Request::decode(&packet.bytes, Limits::default()).unwrap();
     let text = view::firefox(&[request.clone(), request]);
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -220,7 +220,7 @@ fn firefox_threads_hold_each_sample_at_its_time() {
     };
     assert_eq!(named(0), ["fast", "work", "main"]);
     assert_eq!(named(6), ["a.so+0x1234", "main"]);
-    assert_eq!(thread["samples"]["time"][1].as_f64(), Some(1e-6));
+    assert_eq!(thread["samples"]["time"][1].as_f64(), Some(0.001_024));
     for table in ["stackTable", "frameTable", "funcTable", "samples"] {
         let table = thread[table].as_object().unwrap();
         let length = index(&table["length"]).unwrap();

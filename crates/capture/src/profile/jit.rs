@@ -21,6 +21,7 @@ use symbols::jit::{JitCode, JitDump, JitFunction, PerfMap};
 use super::Sample;
 use super::code::open_mapped;
 use super::processes::CodeFile;
+use super::scan;
 
 /// Processes whose names are kept; of more, those that were asked for last.
 const MAX_PROCESSES: usize = 64;
@@ -35,8 +36,6 @@ const READ_BYTES_PER_SECOND: u64 = 16 << 20;
 const CHUNK_BYTES: usize = 1 << 20;
 /// How long until a file that was not there is looked for again.
 const RETRY_NS: u64 = 1_000_000_000;
-/// A tick of `/proc/PID/stat`: `USER_HZ` is 100 on x86 and Arm.
-const TICK_NS: u64 = 10_000_000;
 
 /// What a process shows of who makes code in it.
 #[derive(Debug, Clone)]
@@ -302,14 +301,11 @@ impl Who {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
         let inner_pid = field("NSpid:")?.split_whitespace().next_back()?.parse().ok()?;
         let user = field("Uid:")?.split_whitespace().nth(1)?.parse().ok()?;
-        // The name, in brackets, may have anything in it. What follows begins with the third field; the 22nd is the start.
-        let (_, behind_name) = stat.rsplit_once(')')?;
-        let start_ticks = behind_name.split_whitespace().nth(19)?.parse().ok()?;
-        Some(Self { inner_pid, user, start_ticks })
+        Some(Self { inner_pid, user, start_ticks: scan::start_ticks(stat)? })
     }
 
     const fn started_at(&self, start_ns: u64) -> bool {
-        self.start_ticks.abs_diff(start_ns / TICK_NS) <= 1
+        scan::is_start(self.start_ticks, start_ns)
     }
 }
 

@@ -12,6 +12,8 @@
 //!
 //! Three threads: one follows the kernel and waits for nothing else, one reads files, and whoever called finds names.
 
+mod cgroup;
+mod cgroup_path;
 mod change;
 mod code;
 mod control;
@@ -26,6 +28,7 @@ mod processes;
 mod programs;
 mod queue;
 mod resolve;
+mod resource;
 mod rows;
 mod sample;
 mod sampler;

@@ -16,6 +16,7 @@ use super::control::{Reason, Settings};
 use super::epoch::Epoch;
 use super::jit::Jit;
 use super::kernel_ids::KernelIds;
+use super::resource::Resources;
 use super::sample::StackEnd;
 use super::{FilePlace, KernelFrame, Lost, Moment, Sample, UserFrame};
 use crate::kernel::clock;
@@ -37,6 +38,7 @@ struct Common {
     /// Of all processes.
     attributes: Vec<(String, String)>,
     epoch: Epoch,
+    resources: Resources,
     jit: Jit,
 }
 
@@ -62,7 +64,8 @@ struct Open {
     /// Held, so that no other function takes the address by which one is known here.
     in_kernel: HashMap<(usize, u64), (FrameId, Arc<KernelFunction>)>,
     kernel_ids: KernelIds,
-    processes: HashMap<(i32, u64, usize), ProcessId>,
+    /// By number, begin, program and control group.
+    processes: HashMap<(i32, u64, usize, u64), ProcessId>,
 }
 
 impl Packer {
@@ -77,6 +80,7 @@ impl Packer {
                 settings: None,
                 attributes: Vec::new(),
                 epoch: Epoch::new(clock::monotonic_to_unix_ns),
+                resources: Resources::new(),
                 jit: Jit::default(),
             },
         }
@@ -190,7 +194,7 @@ impl Half {
             }
             open
         });
-        let process = open.process(sample, &common.attributes)?;
+        let process = open.process(sample, &common.attributes, &mut common.resources)?;
         let mut frames = Vec::with_capacity(sample.kernel.len() + sample.user.len());
         for frame in &sample.kernel {
             frames.push(open.kernel_frame(frame)?);
@@ -232,17 +236,22 @@ impl Open {
         &mut self,
         sample: &Sample,
         attributes: &[(String, String)],
+        resources: &mut Resources,
     ) -> Result<ProcessId, AddError> {
         let program = sample.executable.as_ref();
-        let key = (sample.pid.get(), sample.process_start_ns, program.map_or(0, address_of));
+        let place = program.map_or(0, address_of);
+        let key = (sample.pid.get(), sample.process_start_ns, place, sample.cgroup);
         if let Some(known) = self.processes.get(&key) {
             return Ok(*known);
         }
         let path = program.map(|it| it.path.to_string_lossy()).unwrap_or_default();
         let thread_name = String::from_utf8_lossy(&sample.name);
         let name = path.rsplit('/').next().filter(|name| !name.is_empty());
-        let attributes: Vec<(&str, &str)> =
-            attributes.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let own = resources.attributes(sample);
+        // Of two with one key the last stays: what was configured.
+        let own = own.iter().map(|(key, value)| (*key, value.as_str()));
+        let configured = attributes.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let attributes: Vec<(&str, &str)> = own.chain(configured).collect();
         let id = self.builder.process(&Process {
             pid: sample.pid.get().cast_unsigned(),
             start_boot_ns: sample.process_start_ns,

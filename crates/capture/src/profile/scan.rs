@@ -10,6 +10,9 @@ use model::Pid;
 
 use super::change::{Change, Contents};
 
+/// A tick of `/proc/PID/stat`: `USER_HZ` is 100 on x86 and Arm.
+const TICK_NS: u64 = 10_000_000;
+
 /// The code that processes have mapped; of those that may not be read, nothing.
 pub(super) fn processes(only: Option<&[Pid]>) -> Vec<Change> {
     let listed = match only {
@@ -66,6 +69,25 @@ pub(super) fn own_memory_bytes() -> u64 {
 /// Whether a process is there.
 pub(super) fn is_there(pid: Pid) -> bool {
     Path::new("/proc").join(pid.get().to_string()).exists()
+}
+
+/// Whether the process of this number is still the one that began then, in nanoseconds since boot.
+pub(super) fn is_still(pid: Pid, start_ns: u64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.get()));
+    let ticks = stat.ok().and_then(|stat| start_ticks(&stat));
+    ticks.is_some_and(|ticks| is_start(ticks, start_ns))
+}
+
+/// When a process began, of `/proc/PID/stat`.
+pub(super) fn start_ticks(stat: &str) -> Option<u64> {
+    // The name, in brackets, may have anything in it. What follows begins with the third field; the 22nd is the start.
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    behind_name.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Whether this is the same moment, as exactly as ticks are.
+pub(super) const fn is_start(ticks: u64, start_ns: u64) -> bool {
+    ticks.abs_diff(start_ns / TICK_NS) <= 1
 }
 
 /// The numbers of the CPUs that run.

@@ -3,6 +3,7 @@
 
 mod budget;
 mod content;
+mod control_groups;
 mod counts;
 mod devices;
 mod jit;

@@ -1,0 +1,75 @@
+//! Who a process is: what its packet says of it beside its program.
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::Arc;
+
+use profile::keys;
+
+use super::Sample;
+use super::cgroup::{Cgroups, most_telling};
+use super::cgroup_path::Belonging;
+use super::scan;
+
+/// Processes whose groups are remembered; when there are more, all are looked up again.
+const MAX_KNOWN: usize = 32_768;
+
+/// What is known of the machine's processes.
+#[derive(Debug)]
+pub(super) struct Resources {
+    cgroups: Cgroups,
+    /// The group that a process was last seen in, by its number and begin: what is left when it is gone.
+    last: HashMap<(i32, u64), Arc<str>>,
+}
+
+impl Resources {
+    pub(super) fn new() -> Self {
+        Self { cgroups: Cgroups::new(), last: HashMap::new() }
+    }
+
+    /// The attributes of a sample's process. Reads files of the process when its group's number does not tell enough.
+    pub(super) fn attributes(&mut self, sample: &Sample) -> Vec<(&'static str, String)> {
+        let mut attributes = Vec::new();
+        if let Some(line) = self.cgroup(sample) {
+            of_cgroup(&line, &mut attributes);
+        }
+        attributes
+    }
+
+    fn cgroup(&mut self, sample: &Sample) -> Option<Arc<str>> {
+        let of_number = self.cgroups.of(sample.cgroup);
+        // A thread of the kernel is in no container.
+        let is_enough = sample.executable.is_none() || self.cgroups.is_all(sample.cgroup);
+        if of_number.is_some() && is_enough {
+            return of_number;
+        }
+        let process = (sample.pid.get(), sample.process_start_ns);
+        let groups = fs::read_to_string(format!("/proc/{}/cgroup", sample.pid.get())).ok();
+        // Looked at after the groups were read: they are of nobody else then.
+        let groups = groups.filter(|_| scan::is_still(sample.pid, sample.process_start_ns));
+        let Some(groups) = groups else {
+            return self.last.get(&process).map(Arc::clone).or(of_number);
+        };
+        let line: Arc<str> = most_telling(&groups)?.into();
+        if self.last.len() >= MAX_KNOWN {
+            self.last.clear();
+        }
+        self.last.insert(process, Arc::clone(&line));
+        Some(line)
+    }
+}
+
+/// Of a line of `/proc/PID/cgroup`.
+fn of_cgroup(line: &str, attributes: &mut Vec<(&'static str, String)>) {
+    let path = line.splitn(3, ':').nth(2).unwrap_or_default();
+    let belonging = Belonging::of(path);
+    attributes.push((keys::CGROUP, line.to_owned()));
+    let container = belonging.container.map(str::to_owned);
+    let unit = belonging.unit.map(str::to_owned);
+    let told = [
+        (keys::CONTAINER_ID, container),
+        (keys::POD_UID, belonging.pod_uid),
+        (keys::SYSTEMD_UNIT, unit),
+    ];
+    attributes.extend(told.into_iter().filter_map(|(key, value)| Some((key, value?))));
+}

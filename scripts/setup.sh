@@ -151,6 +151,26 @@ setup_duckdb() {
 	esac
 }
 
+# A collector of profiles by people who are not us: OpenTelemetry's messages and gRPC for Python, from PyPI. Where they are not
+# to be had those tests say that they are skipped.
+setup_otlp() {
+	local peer log
+	[ -z "${THROUGHLINE_OTLP_PYTHON:-}" ] || return 0
+	peer=$(target_dir)/otlp-peer
+	if [ ! -e "$peer/complete" ]; then
+		say "OTLP: fetching OpenTelemetry's messages for Python"
+		log=$(mktemp -t throughline-otlp.XXXXXX)
+		if ! { python3 -m venv "$peer" && "$peer/bin/pip" install --disable-pip-version-check --no-deps \
+			--require-hashes --requirement scripts/otlp.txt && touch "$peer/complete"; } >"$log" 2>&1; then
+			say "OTLP: not to be had, so its tests are skipped ($log)"
+			return 0
+		fi
+		rm -f "$log"
+	fi
+	THROUGHLINE_OTLP_PYTHON=$(cd "$peer/bin" && pwd)/python
+	export THROUGHLINE_OTLP_PYTHON
+}
+
 setup_example() {
 	say "example: building the thumbnail server"
 	make --silent -C examples/thumbnailer >&2 || die "examples/thumbnailer does not build"

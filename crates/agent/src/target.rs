@@ -11,11 +11,20 @@ use sha2::{Digest as _, Sha256};
 /// Where OTLP/HTTP takes profiles (OTLP specification, "OTLP/HTTP Request").
 const OTLP_PATH: &str = "/v1development/profiles";
 
+/// The method of OTLP/gRPC (opentelemetry-proto, `collector/profiles/v1development/profiles_service.proto`).
+const GRPC_PATH: &str =
+    "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
+
+/// The method of Pyroscope's `push.v1` (grafana/pyroscope, `api/push/v1/push.proto`).
+const PUSH_PATH: &str = "/push.v1.PusherService/Push";
+
 /// Who takes packets, as a URL says:
 ///
 /// | URL | what it is |
 /// |---|---|
 /// | `http://HOST[:PORT][/PATH]`, `https://…` | OTLP/HTTP; `/v1development/profiles` is put behind the path |
+/// | `grpc://HOST[:PORT]`, `grpcs://…` | OTLP/gRPC; port 4317 where none is given |
+/// | `pyroscope+http://HOST[:PORT][/PATH]`, `pyroscope+https://…` | Pyroscope's `push.v1`, pprof |
 /// | `file:FOLDER` | a folder of files that can be read, and sent, alone |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
@@ -27,7 +36,18 @@ pub struct Target {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     OtlpHttp(Uri),
+    OtlpGrpc(Uri),
+    Pyroscope(Uri),
     Folder(PathBuf),
+}
+
+impl Kind {
+    const fn uri(&self) -> Option<&Uri> {
+        match self {
+            Self::OtlpHttp(uri) | Self::OtlpGrpc(uri) | Self::Pyroscope(uri) => Some(uri),
+            Self::Folder(_) => None,
+        }
+    }
 }
 
 /// Why a text is no target.
@@ -37,7 +57,9 @@ pub enum TargetError {
     #[error("not a URL such as http://host:4318")]
     Url,
     /// A scheme that is not spoken.
-    #[error("the URL must begin with http://, https:// or file:")]
+    #[error(
+        "the URL must begin with http://, https://, grpc://, grpcs://, pyroscope+http://, pyroscope+https:// or file:"
+    )]
     Scheme,
     /// A name or password before the host, which everybody could read who lists processes.
     #[error("a name or password in the URL is not sent: give a file with headers")]
@@ -54,22 +76,19 @@ impl Target {
     /// Whether certificates are needed.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
-        match &self.kind {
-            Kind::OtlpHttp(uri) => uri.scheme() == Some(&Scheme::HTTPS),
-            Kind::Folder(_) => false,
-        }
+        self.kind.uri().is_some_and(|uri| uri.scheme() == Some(&Scheme::HTTPS))
     }
 
     /// Whether it is reached over the network, with headers.
     #[must_use]
     pub fn takes_headers(&self) -> bool {
-        !matches!(self.kind, Kind::Folder(_))
+        self.kind.uri().is_some()
     }
 
     /// Whether it speaks OTLP.
     #[must_use]
     pub fn is_otlp(&self) -> bool {
-        matches!(self.kind, Kind::OtlpHttp(_))
+        matches!(self.kind, Kind::OtlpHttp(_) | Kind::OtlpGrpc(_))
     }
 
     /// The URL as it was given.
@@ -81,10 +100,7 @@ impl Target {
     /// Host and port, or `file`: short enough for the name of a loss.
     #[must_use]
     pub fn label(&self) -> &str {
-        match &self.kind {
-            Kind::OtlpHttp(uri) => uri.authority().map_or("", Authority::as_str),
-            Kind::Folder(_) => "file",
-        }
+        self.kind.uri().and_then(Uri::authority).map_or("file", Authority::as_str)
     }
 
     /// Name of its queue's folder: readable, and no other target's.
@@ -107,11 +123,16 @@ impl FromStr for Target {
     type Err = TargetError;
 
     fn from_str(text: &str) -> Result<Self, TargetError> {
-        let kind = match text.split_once(':') {
-            Some(("file", path)) => folder(path)?,
-            Some(("http" | "https", _)) => Kind::OtlpHttp(with_path(&host_url(text)?, OTLP_PATH)?),
-            Some(_) => return Err(TargetError::Scheme),
-            None => return Err(TargetError::Url),
+        let (scheme, rest) = text.split_once(':').ok_or(TargetError::Url)?;
+        let at = |scheme: &str| host_url(&format!("{scheme}:{rest}"));
+        let kind = match scheme {
+            "file" => folder(rest)?,
+            "http" | "https" => Kind::OtlpHttp(with_path(&at(scheme)?, OTLP_PATH)?),
+            "grpc" => Kind::OtlpGrpc(of_grpc(at("http")?)?),
+            "grpcs" => Kind::OtlpGrpc(of_grpc(at("https")?)?),
+            "pyroscope+http" => Kind::Pyroscope(with_path(&at("http")?, PUSH_PATH)?),
+            "pyroscope+https" => Kind::Pyroscope(with_path(&at("https")?, PUSH_PATH)?),
+            _ => return Err(TargetError::Scheme),
         };
         Ok(Self { url: text.to_owned(), kind })
     }
@@ -139,6 +160,20 @@ fn host_url(text: &str) -> Result<Uri, TargetError> {
     Ok(uri)
 }
 
+/// The URL of the method, at the port of OTLP/gRPC where none is given. There is no other path.
+fn of_grpc(base: Uri) -> Result<Uri, TargetError> {
+    if !matches!(base.path(), "" | "/" | GRPC_PATH) {
+        return Err(TargetError::Url);
+    }
+    let mut parts = with_path(&base, GRPC_PATH)?.into_parts();
+    let authority = parts.authority.as_ref().filter(|it| it.port().is_none());
+    if let Some(authority) = authority {
+        let with_port = format!("{authority}:4317").parse();
+        parts.authority = Some(with_port.map_err(|_invalid| TargetError::Url)?);
+    }
+    Uri::from_parts(parts).map_err(|_invalid| TargetError::Url)
+}
+
 /// A base URL with the path of a service behind its own, if it is not there already.
 fn with_path(base: &Uri, path: &str) -> Result<Uri, TargetError> {
     let own = base.path().trim_end_matches('/');
@@ -156,8 +191,8 @@ mod tests {
 
     fn uri(text: &str) -> String {
         match text.parse::<Target>().unwrap().kind {
-            Kind::OtlpHttp(uri) => uri.to_string(),
             Kind::Folder(path) => path.display().to_string(),
+            kind => kind.uri().unwrap().to_string(),
         }
     }
 
@@ -168,6 +203,10 @@ mod tests {
             ("https://c/", "https://c/v1development/profiles"),
             ("https://c/otlp/", "https://c/otlp/v1development/profiles"),
             ("http://[::1]:1/v1development/profiles", "http://[::1]:1/v1development/profiles"),
+            ("grpc://c", &format!("http://c:4317{GRPC_PATH}")),
+            ("grpcs://[::1]:443/", &format!("https://[::1]:443{GRPC_PATH}")),
+            ("pyroscope+http://p:4040", "http://p:4040/push.v1.PusherService/Push"),
+            ("pyroscope+https://p/x", "https://p/x/push.v1.PusherService/Push"),
             ("file:spool", "spool"),
             ("file:///a/b", "/a/b"),
         ] {
@@ -182,7 +221,15 @@ mod tests {
         assert_eq!(error("collector:4318"), TargetError::Scheme);
         assert_eq!(error("https://me:secret@c/"), TargetError::Credentials);
         assert_eq!(error("file:"), TargetError::Folder);
-        for text in ["", "http://", "http://c:0", "http://c:99999", "http://c\n", "http:/c"] {
+        for text in [
+            "",
+            "http://",
+            "grpc://c/path",
+            "http://c:0",
+            "http://c:99999",
+            "http://c\n",
+            "http:/c",
+        ] {
             assert_eq!(error(text), TargetError::Url, "{text:?}");
         }
     }

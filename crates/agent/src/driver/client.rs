@@ -30,16 +30,26 @@ pub(super) const PRODUCT: &str = concat!("throughline/", env!("CARGO_PKG_VERSION
 
 pub(super) type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
+/// What is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2, also without TLS.
+    Http2,
+}
+
 /// An answer that was read whole.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
+    pub(super) trailers: HeaderMap,
 }
 
-/// A client that speaks HTTP/1.1.
-pub(super) fn new(is_encrypted: bool, sending: &Sending) -> Result<Client> {
+/// A client; it keeps its connection.
+pub(super) fn new(is_encrypted: bool, version: Version, sending: &Sending) -> Result<Client> {
     let certificate = sending.certificate.as_ref().map(|(it, key)| (it.as_path(), key.as_path()));
     let config = match is_encrypted {
         true => Arc::unwrap_or_clone(door::client_config(sending.ca.as_deref(), certificate)?),
@@ -50,10 +60,14 @@ pub(super) fn new(is_encrypted: bool, sending: &Sending) -> Result<Client> {
             .with_root_certificates(RootCertStore::empty())
             .with_no_client_auth(),
     };
-    let connector =
-        HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().build();
+    let connector = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
+    let connector = match version {
+        Version::Http1 => connector.enable_http1().build(),
+        Version::Http2 => connector.enable_http2().build(),
+    };
     let mut builder = legacy::Client::builder(TokioExecutor::new());
     builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).pool_max_idle_per_host(1);
+    builder.http2_only(version == Version::Http2);
     Ok(builder.build(connector))
 }
 
@@ -65,7 +79,8 @@ pub(super) async fn exchange(
     let answer = client.request(request).await.map_err(|error| causes(&error))?;
     let (head, body) = answer.into_parts();
     let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| causes(&*error))?;
-    Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+    let trailers = body.trailers().cloned().unwrap_or_default();
+    Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes(), trailers })
 }
 
 /// An error and what caused it.

@@ -126,7 +126,8 @@ mod tests {
             .map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
         let headers: HeaderMap = headers.collect();
         let status = StatusCode::from_u16(status).unwrap();
-        judge(&Answer { status, headers, body: Bytes::from_static(body) })
+        let body = Bytes::from_static(body);
+        judge(&Answer { status, headers, body, trailers: HeaderMap::new() })
     }
 
     #[test]

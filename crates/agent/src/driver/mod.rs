@@ -2,7 +2,9 @@
 
 mod client;
 mod folder;
+mod grpc;
 mod http;
+mod push;
 mod retry;
 
 use std::path::PathBuf;
@@ -11,8 +13,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use self::client::Version;
 use self::folder::Folder;
+use self::grpc::OtlpGrpc;
 use self::http::OtlpHttp;
+use self::push::Pyroscope;
 use crate::error::Result;
 use crate::headers::Headers;
 use crate::name::PacketName;
@@ -80,6 +85,8 @@ pub struct Sender {
 #[derive(Debug)]
 enum Driver {
     OtlpHttp(Box<OtlpHttp>),
+    OtlpGrpc(Box<OtlpGrpc>),
+    Pyroscope(Box<Pyroscope>),
     Folder(Folder),
 }
 
@@ -89,11 +96,20 @@ impl Sender {
     /// # Errors
     /// [`Error::Door`](crate::Error::Door) when certificates cannot be used.
     pub fn new(target: &Target, sending: &Sending) -> Result<Self> {
+        let client = |version| client::new(target.is_encrypted(), version, sending);
+        let headers = sending.headers.clone();
         let driver = match &target.kind {
             Kind::OtlpHttp(uri) => {
-                let client = client::new(target.is_encrypted(), sending)?;
-                let driver = OtlpHttp::new(client, uri.clone(), sending.headers.clone());
+                let driver = OtlpHttp::new(client(Version::Http1)?, uri.clone(), headers);
                 Driver::OtlpHttp(Box::new(driver))
+            }
+            Kind::OtlpGrpc(uri) => {
+                let driver = OtlpGrpc::new(client(Version::Http2)?, uri.clone(), headers);
+                Driver::OtlpGrpc(Box::new(driver))
+            }
+            Kind::Pyroscope(uri) => {
+                let driver = Pyroscope::new(client(Version::Http1)?, uri.clone(), headers);
+                Driver::Pyroscope(Box::new(driver))
             }
             Kind::Folder(path) => Driver::Folder(Folder::new(path, sending.keep)),
         };
@@ -105,6 +121,8 @@ impl Sender {
         let sending = async {
             match &self.driver {
                 Driver::OtlpHttp(driver) => driver.send(packet).await,
+                Driver::OtlpGrpc(driver) => driver.send(packet).await,
+                Driver::Pyroscope(driver) => driver.send(packet).await,
                 Driver::Folder(driver) => driver.send(*name, packet).await,
             }
         };

@@ -12,7 +12,7 @@ use testkit::wait_for;
 use crate::collector::{Collector, Seen, answer};
 use crate::packets::packet;
 
-fn settings(spool: &Path, urls: &[String]) -> Settings {
+pub(crate) fn settings(spool: &Path, urls: &[String]) -> Settings {
     let target = |url: &String| (url.parse().unwrap(), Sending::default());
     Settings {
         spool: spool.to_owned(),

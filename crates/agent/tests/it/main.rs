@@ -6,5 +6,7 @@
 )]
 
 mod collector;
+mod grpc;
 mod http;
 mod packets;
+mod push;

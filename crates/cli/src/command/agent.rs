@@ -24,6 +24,7 @@ const EXAMPLES: &str = "\
 Examples:
   throughline agent --send http://collector:4318                 OTLP over HTTP
   throughline agent --send https://otlp.example --header-file /etc/throughline/headers --label deployment.environment.name=prod
+  throughline agent --send grpcs://otlp.example --send pyroscope+http://127.0.0.1:4040
   throughline agent --send file:/var/lib/profiles --keep-size 2GiB
   throughline profile send /var/lib/profiles/*.otlp.gz --to http://collector:4318
                                                                  send again what lies in a folder
@@ -45,7 +46,8 @@ pub(crate) struct Args {
     /// below [agent.label] attributes; what the command line gives leaves its key aside. See docs/agent.md
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Who takes the packets: http://HOST:PORT or https://HOST for OTLP over HTTP, file:FOLDER; may be repeated
+    /// Who takes the packets: http://HOST:PORT or https://HOST for OTLP over HTTP, grpc://HOST or grpcs://HOST for OTLP over gRPC,
+    /// pyroscope+http://HOST:PORT, file:FOLDER; may be repeated
     #[arg(long, value_name = "URL", required = true)]
     send: Vec<Target>,
     #[command(flatten)]

@@ -16,5 +16,5 @@ pub use firefox::firefox;
 pub use flame::flame_graph;
 pub use folded::folded;
 pub use hottest::hottest;
-pub use pprof::pprof;
+pub use pprof::{pprof, pprof_of_series};
 pub use weights::{Label, Weights};

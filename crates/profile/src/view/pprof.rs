@@ -40,6 +40,15 @@ pub fn pprof(requests: &[Request<'_>]) -> Vec<u8> {
     gzip(&out.encode())
 }
 
+/// A request as one pprof profile for a store that makes a series of each value of a label: samples have no labels but those of spans.
+#[must_use]
+pub fn pprof_of_series(request: &Request<'_>) -> Vec<u8> {
+    let mut out = Pprof::new();
+    out.only_spans = true;
+    out.request(request);
+    gzip(&out.encode())
+}
+
 /// Numbers of a request's stacks and locations here.
 #[derive(Default)]
 struct Known {
@@ -58,6 +67,8 @@ struct Pprof {
     /// Locations that samples may still have.
     room: usize,
     left_out: u64,
+    /// Whether processes and attributes of samples are left out.
+    only_spans: bool,
     /// Kind, unit and period.
     kind: Option<(u32, u32)>,
     period: i64,
@@ -101,6 +112,7 @@ impl Pprof {
             samples: BTreeMap::new(),
             room: MAX_LINES,
             left_out: 0,
+            only_spans: false,
             kind: None,
             period: 0,
             begin_ns: u64::MAX,
@@ -217,7 +229,8 @@ impl Pprof {
         let mut labels = Vec::new();
         let of_process = [keys::PID, keys::EXECUTABLE_NAME, keys::CONTAINER_ID, keys::SERVICE_NAME];
         let of_process = of_process.iter().filter_map(|key| Some((*key, resource.find(d, key)?)));
-        for (key, value) in of_process.chain(d.attributes_of(&sample.attributes)) {
+        let of_sample = of_process.chain(d.attributes_of(&sample.attributes));
+        for (key, value) in of_sample.filter(|_| !self.only_spans) {
             let (text, number) = match (d.text(value), value) {
                 (Some(text), _) => (self.strings.intern(text), 0),
                 (None, AttributeValue::Int(number)) => (0, number),

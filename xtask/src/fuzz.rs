@@ -173,7 +173,7 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
         fs::write(corpus.join("dump"), jit_dump())?;
         return Ok(2);
     }
-    if target == "unwind" {
+    if matches!(target, "cpython" | "unwind") {
         let mut count = 0;
         for bytes in EXECUTABLES.iter().filter_map(|path| fs::read(path).ok()) {
             if bytes.len() <= MAX_SEED_BYTES {

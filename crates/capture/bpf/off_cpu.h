@@ -37,9 +37,9 @@ static int on_wait(void *map, __u32 *key, struct wait *wait)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct sampling *cpu = &sampling[bpf_get_smp_processor_id() & (CPUS - 1)];
-	__u32 which = WAIT_SCRATCH, at, kernel_bytes = wait->kernel_bytes;
+	__u32 at, kernel_bytes = wait->kernel_bytes;
 	__u64 begin_ns = bpf_ktime_get_ns();
-	struct scratch *s = bpf_map_lookup_elem(&scratches, &which);
+	struct scratch *s = scratch_of(WAIT_SCRATCH);
 	wait->is_pending = 0;
 	if (!s)
 		return 0;
@@ -73,6 +73,7 @@ static int on_wait(void *map, __u32 *key, struct wait *wait)
 		s->head.stack_bytes = copy_stack(s, at, cpu);
 		at += s->head.stack_bytes;
 	}
+	at = walk_python(s, task, at);
 	if (emit(s, at, cpu))
 		cpu->waits_sent++;
 	else

@@ -24,6 +24,9 @@ __u64 end_ns;
 
 /* How many more stacks may be copied, and how many more samples of times off the CPU made, for all CPUs; user space refills them. */
 __s64 stack_quota;
+
+/* When the reader was last woken because of a process of which nothing is known. */
+__u64 woken_ns;
 __s64 wait_quota;
 
 /* A time off the CPU of this length has a sample of its own; of shorter ones, one in proportion to its length has a sample that stands
@@ -97,20 +100,53 @@ struct walk {
 	__u8 is_exact; /* `pc` is the next instruction to run, and not the one behind a call */
 };
 
-struct scratch {
-	struct walk walk;
-	struct sample_head head;
-	char body[FRAME_BYTES + KERNEL_BYTES + MAX_STACK_BYTES];
+#define BODY_BYTES (FRAME_BYTES + KERNEL_BYTES + MAX_STACK_BYTES + MAX_PYTHON_BYTES)
+
+/* Where a walk over frames of CPython stands. */
+#define PYTHON_SEEN 256
+struct python_walk {
+	__u64 thread_id; /* `pthread_self`, which is where its registers say that its own data is */
+	__u64 interpreter;
+	__u64 thread;
+	__u64 frame;
+	__u64 code_type;
+	__u64 sample; /* counts them */
+	__u32 layout;
+	__u32 at;     /* where in the body to write */
+	__u32 end_at; /* and up to where */
+	__u16 codes;
+	__u8 end;
+	char frame_bytes[128] __attribute__((aligned(8)));
+	char code[256];
+	char text[80];
+	struct python_seen {
+		__u64 code;
+		__u64 sample;
+		__u16 number;
+	} seen[PYTHON_SEEN]; /* by code: what was copied already, if its sample is this one */
 };
 
-/* A buffer for each kind of program, because one may interrupt another. */
+struct scratch {
+	struct walk walk;
+	struct python_walk python;
+	struct sample_head head;
+	char body[BODY_BYTES];
+};
+
+/* A buffer for each CPU and kind of program, because one may interrupt another. Values of a map per CPU are not allowed to be as large. */
 enum { CLOCK_SCRATCH, WAIT_SCRATCH, SCRATCHES };
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, SCRATCHES);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SCRATCHES); /* as many for each CPU: user space sets it */
 	__type(key, __u32);
 	__type(value, struct scratch);
 } scratches SEC(".maps");
+
+static __always_inline struct scratch *scratch_of(__u32 kind)
+{
+	__u32 index = bpf_get_smp_processor_id() * SCRATCHES + kind;
+	return bpf_map_lookup_elem(&scratches, &index);
+}
 
 /* The registers that an interrupt gives: arch/x86/include/uapi/asm/ptrace.h. */
 struct interrupted {
@@ -271,6 +307,8 @@ struct round {
 	struct scratch *s;
 };
 
+#include "python.h"
+
 static long walk_frame(__u32 number, struct round *round)
 {
 	struct scratch *s = round->s;
@@ -317,7 +355,7 @@ static __always_inline __u32 copy_stack(struct scratch *s, __u32 at, struct samp
 /* Puts a sample into the ring; whether there was room. */
 static __always_inline bool emit(struct scratch *s, __u32 body_bytes, struct sampling *cpu)
 {
-	const __u64 WAKE_BYTES = 1 << 20;
+	const __u64 WAKE_BYTES = 1 << 20, WAKE_NS = 20000000;
 	__u64 bytes = sizeof(s->head) + body_bytes, flags = BPF_RB_NO_WAKEUP;
 	barrier_var(bytes);
 	if (bytes > sizeof(s->head) + sizeof(s->body))
@@ -325,6 +363,11 @@ static __always_inline bool emit(struct scratch *s, __u32 body_bytes, struct sam
 	cpu->bytes_unwoken += bytes;
 	if (cpu->bytes_unwoken >= WAKE_BYTES) {
 		cpu->bytes_unwoken = 0;
+		flags = BPF_RB_FORCE_WAKEUP;
+	}
+	/* The sooner it is known, the more of its samples are whole. */
+	if (s->head.end == END_NO_PROCESS && s->head.time_ns - woken_ns > WAKE_NS) {
+		woken_ns = s->head.time_ns;
 		flags = BPF_RB_FORCE_WAKEUP;
 	}
 	return !bpf_ringbuf_output(&samples, &s->head, bytes, flags);
@@ -343,7 +386,6 @@ static __always_inline void begin(struct scratch *s, struct task_struct *task)
 	s->head.stack_bytes = 0;
 	s->head.known_ns = 0;
 	s->head.end = END_NONE;
-	s->head.unused = 0;
 	s->head.pc = s->head.sp = s->head.fp = 0;
 	bpf_get_current_comm(s->head.comm, sizeof(s->head.comm));
 }
@@ -386,7 +428,7 @@ int on_clock(struct bpf_perf_event_data *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 begin_ns = bpf_ktime_get_ns();
 	struct sampling *cpu = &sampling[bpf_get_smp_processor_id() & (CPUS - 1)];
-	__u32 which = CLOCK_SCRATCH, at = 0;
+	__u32 at = 0;
 	__s32 tgid = task->tgid;
 	struct scratch *s;
 	long kernel_bytes;
@@ -401,7 +443,7 @@ int on_clock(struct bpf_perf_event_data *ctx)
 		cpu->unlisted++;
 		return 0;
 	}
-	s = bpf_map_lookup_elem(&scratches, &which);
+	s = scratch_of(CLOCK_SCRATCH);
 	if (!s)
 		return 0;
 	begin(s, task);
@@ -434,6 +476,7 @@ int on_clock(struct bpf_perf_event_data *ctx)
 		s->head.stack_bytes = copy_stack(s, at, cpu);
 		at += s->head.stack_bytes;
 	}
+	at = walk_python(s, task, at);
 	if (emit(s, at, cpu))
 		cpu->sent++;
 	else

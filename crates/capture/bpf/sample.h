@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
-/* What the sampling program shares with user space, in host byte order; `src/profile/record.rs` reads the samples.
+/* What the sampling program shares with user space, in host byte order; `src/profile/sample.rs` reads the samples.
  *
  * A sample is a `sample_head`, its user frames, its kernel frames (8 bytes each, the innermost first), then `stack_bytes`
- * of the user stack from its stack pointer on. User frames are addresses inside the call: one before where it returns to.
+ * of the user stack from its stack pointer on, then `python_bytes` of the interpreter's frames. User frames are addresses
+ * inside the call: one before where it returns to.
  */
 #pragma once
 
@@ -42,8 +43,67 @@ struct sample_head {
 	__u32 stack_bytes;
 	__u8 end;
 	__u8 off_cpu;
+	__u16 python_records;
+	__u32 python_bytes;
+	__u8 python_end;
+	__u8 python_minor; /* of the version */
 	__u16 unused;
 	char comm[COMM_BYTES];
+};
+
+/* How the walk over the frames of CPython ended. */
+enum python_end {
+	PYTHON_NONE = 0,         /* not done: no interpreter, or one of which nothing is known */
+	PYTHON_ROOT = 1,         /* the thread's first function */
+	PYTHON_NO_FRAMES = 2,    /* the thread runs nothing of Python */
+	PYTHON_MANY_THREADS = 3, /* not found among the first MAX_PYTHON_THREADS */
+	PYTHON_NO_MEMORY = 4,    /* memory is not there */
+	PYTHON_TOO_DEEP = 5,     /* more than MAX_PYTHON_FRAMES */
+	PYTHON_NO_ROOM = 6,      /* more than MAX_PYTHON_BYTES */
+};
+#define MAX_PYTHON_THREADS 512
+#define MAX_PYTHON_FRAMES 1024
+#define MAX_PYTHON_BYTES (32 << 10)
+#define MAX_PYTHON_PROCESSES 8192
+#define MAX_PYTHON_LAYOUTS 64
+
+/* A frame of CPython, the innermost first. */
+struct python_frame {
+	__u32 instruction; /* bytes from the code's first one, or its number (up to 3.10); ~0: elsewhere */
+	__u16 code;        /* which one of the sample's, counted from 0 as they come */
+	__u8 what;
+	__u8 unused;
+};
+#define PYTHON_CODE 1  /* the code follows: it is met for the first time */
+#define PYTHON_ENTRY 2 /* the evaluation function was called for this frame */
+#define PYTHON_SHIM 4  /* no frame: those before it are of one call of the evaluation function */
+
+/* A code object: behind it the bytes of name, file and line table, padded to 8. */
+struct python_code {
+	__u32 first_line;
+	__u16 name_bytes;
+	__u16 file_bytes;
+	__u16 lines_bytes;
+	__u8 name_width; /* bytes of a character; 0: could not be read */
+	__u8 file_width;
+	__u32 unused;
+};
+#define PYTHON_CUT 0x80 /* of a width: the text is longer */
+#define MAX_PYTHON_NAME_BYTES 256
+#define MAX_PYTHON_FILE_BYTES 512
+#define MAX_PYTHON_LINES_BYTES 1024
+#define MAX_PYTHON_RECORD_BYTES \
+	(sizeof(struct python_frame) + sizeof(struct python_code) + MAX_PYTHON_NAME_BYTES + \
+	 MAX_PYTHON_FILE_BYTES + MAX_PYTHON_LINES_BYTES + 8)
+
+/* The interpreter of a process; addresses are the process's. */
+struct python {
+	__u64 known_ns;     /* until when this holds */
+	__u64 interpreters; /* of the pointer to the first one */
+	__u64 key;          /* of the key that threads keep theirs by; 0: not known */
+	__u64 code_type;
+	__u32 layout;
+	__u32 has_key; /* the program sets it when a thread was found by its key */
 };
 
 /* A stretch of a process's code. The first one of a process only says how many follow, in `begin`, and until when what is

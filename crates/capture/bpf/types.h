@@ -115,6 +115,10 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+struct thread_struct {
+	unsigned long fsbase;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	__u32 __state;
@@ -124,6 +128,7 @@ struct task_struct {
 	int exit_state;
 	int pid;
 	int tgid;
+	struct thread_struct thread;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	__u64 start_boottime;

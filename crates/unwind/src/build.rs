@@ -73,11 +73,6 @@ impl Table {
     /// [`TableError`]
     pub fn of(image: &Image<'_>) -> Result<(Self, Left), TableError> {
         let mut builder = Builder::default();
-        let bases = |section: Section<'_>| {
-            let bases = BaseAddresses::default().set_eh_frame(section.address);
-            let bases = image.text.map_or(bases.clone(), |text| bases.set_text(text));
-            image.got.map_or(bases.clone(), |got| bases.set_got(got))
-        };
         let vendor = match image.architecture() {
             Architecture::X86_64 => Vendor::Default,
             Architecture::Aarch64 => Vendor::AArch64,
@@ -86,14 +81,14 @@ impl Table {
             let mut frames = EhFrame::new(section.bytes, NativeEndian);
             frames.set_address_size(8);
             frames.set_vendor(vendor);
-            builder.read(image, &frames, &bases(section))?;
+            builder.read(image, &frames, &bases(image, section))?;
         }
         // Some files have only the one, and some the one for their own code and the other for what they link.
         if let Some(section) = image.debug_frame {
             let mut frames = DebugFrame::new(section.bytes, NativeEndian);
             frames.set_address_size(8);
             frames.set_vendor(vendor);
-            builder.read(image, &frames, &bases(section))?;
+            builder.read(image, &frames, &bases(image, section))?;
         }
         if let Some(builtins) = &image.builtins {
             builder.keeps_frame_pointers(builtins.clone(), image.architecture());
@@ -101,6 +96,13 @@ impl Table {
         let left = builder.left;
         builder.finish(image.entry()).map(|table| (table, left)).ok_or(TableError::None)
     }
+}
+
+/// What pointers of a section are relative to.
+pub(crate) fn bases(image: &Image<'_>, section: Section<'_>) -> BaseAddresses {
+    let bases = BaseAddresses::default().set_eh_frame(section.address);
+    let bases = image.text.map_or(bases.clone(), |text| bases.set_text(text));
+    image.got.map_or(bases.clone(), |got| bases.set_got(got))
 }
 
 impl Builder {
@@ -233,7 +235,7 @@ impl Builder {
 }
 
 /// `None` when it has no room in a row.
-fn x86_64_rule<'a, S: UnwindSection<Reader<'a>>>(
+pub(crate) fn x86_64_rule<'a, S: UnwindSection<Reader<'a>>>(
     frames: &S,
     row: &UnwindTableRow<usize>,
 ) -> Option<Rule> {

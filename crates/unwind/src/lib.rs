@@ -12,6 +12,7 @@
 
 mod build;
 mod image;
+mod parts;
 mod rule;
 mod table;
 mod v8;
@@ -19,5 +20,6 @@ pub mod walk;
 
 pub use build::{Left, MAX_ROWS, TableError};
 pub use image::{Architecture, Image, ImageError, Segment, code_address};
+pub use parts::parts;
 pub use rule::{Cfa, Rule};
 pub use table::Table;

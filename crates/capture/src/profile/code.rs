@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use cpython::{Interpreter, Unsupported};
 use model::Pid;
 use object::{ReadCache, ReadRef};
 use sha2::{Digest, Sha256};
@@ -28,6 +29,9 @@ pub(super) struct Code {
     head: OnceLock<Option<Head>>,
     rows: OnceLock<Result<Rows, WithoutRows>>,
     functions: OnceLock<Option<Functions>>,
+    /// Its name, without folders.
+    name: String,
+    python: OnceLock<Option<Result<Interpreter, Unsupported>>>,
     /// The number of its table; 0 while the program has none.
     number: AtomicU32,
     /// Whether it is known if the program has a table.
@@ -101,6 +105,8 @@ impl Code {
             head: OnceLock::new(),
             rows: OnceLock::new(),
             functions: OnceLock::new(),
+            name: file.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            python: OnceLock::new(),
             number: AtomicU32::new(0),
             is_settled: AtomicBool::new(false),
             is_asked_for: AtomicBool::new(false),
@@ -143,6 +149,24 @@ impl Code {
             functions.filter(|_| self.is_unchanged())
         };
         self.functions.get_or_init(read).as_ref()
+    }
+
+    /// CPython, if it is one; else nothing, or why its frames cannot be walked.
+    pub(super) fn python(&self) -> Option<Result<&Interpreter, Unsupported>> {
+        let read = || {
+            self.head()?;
+            let interpreter = match &self.source {
+                Source::File(file) => python(&ReadCache::new(file), &self.name),
+                Source::Bytes(bytes) => python(&**bytes, &self.name),
+            };
+            interpreter.filter(|_| self.is_unchanged())
+        };
+        self.python.get_or_init(read).as_ref().map(|it| it.as_ref().map_err(|why| *why))
+    }
+
+    /// [`python`](Self::python), if it was looked for already.
+    pub(super) fn known_python(&self) -> Option<Result<&Interpreter, Unsupported>> {
+        self.python.get()?.as_ref().map(|it| it.as_ref().map_err(|why| *why))
     }
 
     /// How to unwind its code.
@@ -240,6 +264,11 @@ fn head<'a, R: ReadRef<'a>>(bytes: R, mapped: &Contents) -> Option<Head> {
 fn table<'a, R: ReadRef<'a>>(bytes: R) -> Option<Table> {
     let image = Image::parse(bytes).ok()?;
     Table::of(&image).ok().map(|(table, _)| table)
+}
+
+fn python<'a, R: ReadRef<'a>>(bytes: R, name: &str) -> Option<Result<Interpreter, Unsupported>> {
+    let image = Image::parse(bytes).ok()?;
+    Interpreter::of(bytes, &image, name)
 }
 
 /// `htlhash` of OpenTelemetry's profiles: the first 16 bytes of SHA-256 over the first and the last 4,096 bytes of a file and its length.

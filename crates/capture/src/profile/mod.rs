@@ -26,6 +26,7 @@ mod packets;
 mod perf;
 mod processes;
 mod programs;
+mod python;
 mod queue;
 mod resolve;
 mod resource;
@@ -58,6 +59,7 @@ use crate::error::Result;
 pub use control::{Budget, Reason, Settings};
 pub use packets::Packer;
 pub use programs::Counts;
+pub use python::{PythonCode, PythonCounts, PythonEnd, PythonFrame};
 pub use sample::StackEnd;
 pub use tables::FilesLeftOut;
 
@@ -145,9 +147,11 @@ pub struct Sample {
     /// Frames of the kernel's stack, the innermost first.
     pub kernel: Vec<KernelFrame>,
     /// Frames of the process, the innermost first.
-    pub user: Vec<UserFrame>,
+    pub user: Vec<StackFrame>,
     /// How the walk over the process's stack ended.
     pub end: StackEnd,
+    /// How the walk over the frames of CPython ended.
+    pub python: PythonEnd,
 }
 
 /// What sampling tells as it goes on.
@@ -169,6 +173,15 @@ pub struct KernelFrame {
 }
 
 /// A frame of a process's stack.
+#[derive(Debug, Clone)]
+pub enum StackFrame {
+    /// Of native code.
+    Native(UserFrame),
+    /// Of CPython: it stands in place of the evaluation function that runs it.
+    Python(PythonFrame),
+}
+
+/// A frame of native code.
 #[derive(Debug, Clone)]
 pub struct UserFrame {
     /// The instruction, or of a caller one inside the call.
@@ -213,6 +226,8 @@ pub struct Report {
     pub changes_lost: u64,
     /// Files without rows.
     pub files: FilesLeftOut,
+    /// Samples of threads that run CPython.
+    pub python: PythonCounts,
     /// Processes of which nothing was kept, because there were too many.
     pub processes_left_out: u64,
     /// Functions of the kernel that were not kept, because there were too many.
@@ -234,14 +249,15 @@ pub fn sample(
     thread::scope(|scope| {
         let sampler = scope.spawn(|| Sampler::run(config, stop, to_here, &in_flight));
         let mut started = Some(started);
-        let mut samples = 0;
+        let (mut samples, mut python) = (0, PythonCounts::default());
         for message in messages {
             match message {
                 Message::Started => started.take().into_iter().for_each(|started| started()),
                 Message::Sample { bytes, process, kernel } => {
                     if let Some(raw) = RawSample::read(&bytes) {
                         samples += 1;
-                        each(Seen::Sample(Box::new(resolve(&raw, kernel, process.as_deref()))));
+                        let sample = resolve(&raw, kernel, process.as_deref(), &mut python);
+                        each(Seen::Sample(Box::new(sample)));
                     }
                     in_flight.take(bytes.len());
                 }
@@ -249,7 +265,11 @@ pub fn sample(
             }
         }
         match sampler.join() {
-            Ok(report) => report.map(|report| Report { samples, ..report }),
+            Ok(report) => report.map(|report| {
+                let processes_left_out = report.python.processes_left_out;
+                let python = PythonCounts { processes_left_out, ..python };
+                Report { samples, python, ..report }
+            }),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })

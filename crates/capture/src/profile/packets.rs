@@ -18,7 +18,9 @@ use super::jit::Jit;
 use super::kernel_ids::KernelIds;
 use super::resource::Resources;
 use super::sample::StackEnd;
-use super::{FilePlace, KernelFrame, Lost, Moment, Sample, UserFrame};
+use super::{
+    FilePlace, KernelFrame, Lost, Moment, PythonEnd, PythonFrame, Sample, StackFrame, UserFrame,
+};
 use crate::kernel::clock;
 
 /// Puts samples into packets: for each window of time one of those on a CPU, and one of those off it.
@@ -200,7 +202,10 @@ impl Half {
             frames.push(open.kernel_frame(frame)?);
         }
         for frame in &sample.user {
-            frames.push(open.user_frame(frame, sample, &mut common.jit)?);
+            frames.push(match frame {
+                StackFrame::Native(frame) => open.user_frame(frame, sample, &mut common.jit)?,
+                StackFrame::Python(frame) => open.python_frame(frame)?,
+            });
         }
         let thread_name = String::from_utf8_lossy(&sample.name);
         open.builder.add(&profile::Sample {
@@ -212,7 +217,7 @@ impl Half {
             value: if sample.off_cpu { sample.weight_ns } else { 1 },
             link: None,
             frames: &frames,
-            status: status(sample.end),
+            status: status(sample.end, sample.python),
         })
     }
 }
@@ -261,6 +266,22 @@ impl Open {
         })?;
         self.processes.insert(key, id);
         Ok(id)
+    }
+
+    fn python_frame(&mut self, frame: &PythonFrame) -> Result<FrameId, AddError> {
+        let code = &frame.code;
+        let line = code.function.as_deref().map(|function| Line {
+            function,
+            file: &code.file,
+            line: frame.line,
+            start_line: code.first_line,
+            ..Line::default()
+        });
+        let names = match &line {
+            Some(line) => Names::Known(std::slice::from_ref(line)),
+            None => Names::Unnamed(Unnamed::NoSymbol),
+        };
+        self.builder.frame(&Frame { kind: FrameKind::CPython, mapping: None, address: 0, names })
     }
 
     fn user_frame(
@@ -404,10 +425,18 @@ const fn unnamed(address: u64, why: Unnamed) -> Frame<'static> {
     Frame { kind: FrameKind::Native, mapping: None, address, names: Names::Unnamed(why) }
 }
 
-const fn status(end: StackEnd) -> Status {
+const fn status(end: StackEnd, python: PythonEnd) -> Status {
     match end {
+        StackEnd::Root => match python {
+            PythonEnd::None | PythonEnd::Root => Status::Root,
+            PythonEnd::TooDeep | PythonEnd::NoRoom => Status::Truncated,
+            PythonEnd::NoMemory => Status::Fault,
+            PythonEnd::NoFrames | PythonEnd::ManyThreads | PythonEnd::Unknown => {
+                Status::Interpreter
+            }
+        },
         // The kernel's own stack is given whole.
-        StackEnd::None | StackEnd::Root => Status::Root,
+        StackEnd::None => Status::Root,
         StackEnd::NoProcess | StackEnd::NoMapping => Status::NoMapping,
         StackEnd::NoRule | StackEnd::Not64Bit | StackEnd::Loop => Status::NoRow,
         StackEnd::NoMemory => Status::Fault,
@@ -448,6 +477,7 @@ mod tests {
             }],
             user: Vec::new(),
             end: StackEnd::Root,
+            python: PythonEnd::None,
         }
     }
 

@@ -17,6 +17,7 @@ use super::control::Settings;
 use super::off_cpu::Pace;
 use super::perf;
 use super::processes::Process;
+use super::python;
 use crate::error::{Error, Result};
 
 #[allow(
@@ -97,6 +98,7 @@ pub(super) struct Programs<'obj> {
     /// The clocks, which the links own.
     clocks: Vec<OwnedFd>,
     off_cpu: bool,
+    pythons: python::Told,
 }
 
 impl<'obj> Programs<'obj> {
@@ -116,8 +118,20 @@ impl<'obj> Programs<'obj> {
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::bpf("count the CPUs"))?;
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
         open.maps.waits.set_max_entries(cpus).map_err(Error::bpf("open the sampling program"))?;
+        // One for each kind of program: `SCRATCHES` of `bpf/profile.bpf.c`.
+        let scratches = cpus.saturating_mul(2);
+        open.maps
+            .scratches
+            .set_max_entries(scratches)
+            .map_err(Error::bpf("open the sampling program"))?;
         let skeleton = open.load().map_err(Error::bpf("load the sampling program"))?;
-        Ok(Self { skeleton, links: Vec::new(), clocks: Vec::new(), off_cpu: config.off_cpu })
+        Ok(Self {
+            skeleton,
+            links: Vec::new(),
+            clocks: Vec::new(),
+            off_cpu: config.off_cpu,
+            pythons: python::Told::default(),
+        })
     }
 
     /// Follows what processes do to their code. Comes before anything is read of them.
@@ -190,7 +204,7 @@ impl<'obj> Programs<'obj> {
     ///
     /// # Errors
     /// [`Error::Bpf`] when the kernel takes no more.
-    pub(super) fn tell(&self, pid: Pid, process: &Process) -> Result<()> {
+    pub(super) fn tell(&mut self, pid: Pid, process: &Process) -> Result<()> {
         let mut rows: Vec<[u64; 5]> = Vec::with_capacity(process.code.len() + 1);
         rows.push([0; 5]);
         for (begin, mapping) in &process.code {
@@ -222,7 +236,14 @@ impl<'obj> Programs<'obj> {
             map.update(&number.to_ne_bytes(), &value, MapFlags::ANY)
                 .map_err(Error::bpf("tell of a mapping"))?;
         }
-        self.put(pid, &map)
+        self.put(pid, &map)?;
+        let maps = (&self.skeleton.maps.python_layouts, &self.skeleton.maps.pythons);
+        self.pythons.tell(maps, pid, process)
+    }
+
+    /// Interpreters of which the program was not told, because there were too many.
+    pub(super) const fn pythons_left_out(&self) -> u64 {
+        self.pythons.left_out
     }
 
     /// Forgets a process.
@@ -230,6 +251,7 @@ impl<'obj> Programs<'obj> {
         let key = pid.get().to_ne_bytes();
         // It may have been told of never, or changed never.
         drop(self.skeleton.maps.processes.delete(&key));
+        drop(self.skeleton.maps.pythons.delete(&key));
         drop(self.skeleton.maps.changed.delete(&key));
     }
 

@@ -4,8 +4,9 @@ use unwind::walk::{Code, End, MAX_FRAMES, walk};
 use unwind::{Architecture, Rule};
 
 use super::processes::Process;
-use super::sample::{RawSample, StackEnd};
-use super::{FilePlace, KernelFrame, Sample, UserFrame};
+use super::python::{self, PythonCounts, PythonEnd};
+use super::sample::{RawPython, RawSample, StackEnd};
+use super::{FilePlace, KernelFrame, Sample, StackFrame, UserFrame};
 
 /// The instruction set of this program, and so of all 64-bit processes of the machine.
 const ARCHITECTURE: Architecture =
@@ -16,6 +17,7 @@ pub(super) fn resolve(
     raw: &RawSample<'_>,
     kernel: Vec<KernelFrame>,
     process: Option<&Process>,
+    counts: &mut PythonCounts,
 ) -> Sample {
     let (addresses, end) = match process.filter(|_| !raw.stack.is_empty()) {
         _ if process.is_some_and(|process| begins_a_program(raw, process)) => {
@@ -24,7 +26,12 @@ pub(super) fn resolve(
         Some(process) => walk_copy(raw, process),
         None => walked_in_the_kernel(raw, process),
     };
-    let frame = |address| UserFrame { address, file: process.and_then(|it| place(it, address)) };
+    let native = |address| {
+        let file = process.and_then(|it| place(it, address));
+        StackFrame::Native(UserFrame { address, file })
+    };
+    let native = addresses.into_iter().map(native).collect();
+    let (user, python) = with_python(&raw.python, native, end, counts);
     let executable = process.and_then(|it| it.executable.clone());
     let name = raw.name.split(|byte| *byte == 0).next().unwrap_or_default();
     Sample {
@@ -40,8 +47,9 @@ pub(super) fn resolve(
         cpu: raw.cpu,
         cgroup: raw.cgroup,
         kernel,
-        user: addresses.into_iter().map(frame).collect(),
+        user,
         end,
+        python,
     }
 }
 
@@ -53,6 +61,44 @@ fn begins_a_program(raw: &RawSample<'_>, process: &Process) -> bool {
     let is_in_kernel = raw.kernel_frames().len() > 0;
     let since_ns = raw.time_ns.saturating_sub(process.begun_ns);
     is_in_kernel && since_ns < BEGIN_NS && process.find(raw.registers.pc).is_none()
+}
+
+/// Puts the frames of CPython among the native ones. How their walk ended.
+fn with_python(
+    raw: &RawPython<'_>,
+    native: Vec<StackFrame>,
+    end: StackEnd,
+    counts: &mut PythonCounts,
+) -> (Vec<StackFrame>, PythonEnd) {
+    let python_end = match raw.end {
+        // A thread of native code alone has none.
+        PythonEnd::None | PythonEnd::NoFrames | PythonEnd::ManyThreads
+            if !native.iter().any(is_evaluation) =>
+        {
+            PythonEnd::None
+        }
+        PythonEnd::None => PythonEnd::Unknown,
+        other => other,
+    };
+    counts.count(python_end);
+    if raw.records == 0 {
+        return (native, python_end);
+    }
+    let (runs, unnamed) = python::runs(raw);
+    counts.unnamed += unnamed;
+    let runs = runs.into_iter().map(|run| run.into_iter().map(StackFrame::Python).collect());
+    let are_whole = end == StackEnd::Root && python_end == PythonEnd::Root;
+    let (merged, is_even) = python::merge(native, is_evaluation, runs.collect(), are_whole);
+    counts.uneven += u64::from(!is_even);
+    (merged, python_end)
+}
+
+/// Whether a frame is of the function that runs frames of CPython.
+fn is_evaluation(frame: &StackFrame) -> bool {
+    let StackFrame::Native(UserFrame { file: Some(place), .. }) = frame else { return false };
+    let Some(code) = &place.code else { return false };
+    let Some(Ok(interpreter)) = code.python() else { return false };
+    code.address_of(place.offset).is_some_and(|at| interpreter.is_evaluation(at))
 }
 
 fn place(process: &Process, address: u64) -> Option<FilePlace> {

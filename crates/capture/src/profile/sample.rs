@@ -3,6 +3,8 @@
 use model::{CpuId, Pid, Tid};
 use unwind::walk::Registers;
 
+use super::python::PythonEnd;
+
 /// Bytes of a thread's name.
 const COMM_BYTES: usize = 16;
 
@@ -71,6 +73,18 @@ pub(super) struct RawSample<'a> {
     kernel: &'a [u8],
     /// The user stack from its stack pointer on, when it was copied.
     pub(super) stack: &'a [u8],
+    /// Frames of CPython.
+    pub(super) python: RawPython<'a>,
+}
+
+/// What the program wrote of CPython's frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RawPython<'a> {
+    pub(super) end: PythonEnd,
+    /// Of the interpreter's version.
+    pub(super) minor: u8,
+    pub(super) records: u16,
+    pub(super) bytes: &'a [u8],
 }
 
 impl<'a> RawSample<'a> {
@@ -88,11 +102,20 @@ impl<'a> RawSample<'a> {
         let kernel_frames = usize::from(u16::from_ne_bytes(take(&mut rest)?));
         let user_frames = usize::from(u16::from_ne_bytes(take(&mut rest)?));
         let stack_bytes = usize::try_from(u32::from_ne_bytes(take(&mut rest)?)).ok()?;
-        let [end, off_cpu, _, _] = take(&mut rest)?;
+        let [end, off_cpu] = take(&mut rest)?;
+        let records = u16::from_ne_bytes(take(&mut rest)?);
+        let python_bytes = usize::try_from(u32::from_ne_bytes(take(&mut rest)?)).ok()?;
+        let [python_end, minor, _, _] = take(&mut rest)?;
         let name = take(&mut rest)?;
         let (user, rest) = rest.split_at_checked(user_frames * 8)?;
         let (kernel, rest) = rest.split_at_checked(kernel_frames * 8)?;
-        let stack = rest.get(..stack_bytes)?;
+        let (stack, rest) = rest.split_at_checked(stack_bytes)?;
+        let python = RawPython {
+            end: *PythonEnd::ALL.get(usize::from(python_end))?,
+            minor,
+            records,
+            bytes: rest.get(..python_bytes)?,
+        };
         Some(Self {
             time_ns,
             process_start_ns,
@@ -109,6 +132,7 @@ impl<'a> RawSample<'a> {
             user,
             kernel,
             stack,
+            python,
         })
     }
 

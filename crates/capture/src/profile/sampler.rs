@@ -19,7 +19,7 @@ use super::programs::{Programs, Storage};
 use super::queue::{InFlight, Message, Queue};
 use super::sample::{RawSample, StackEnd};
 use super::tables::Tables;
-use super::{Config, Lost, Moment, Report, scan};
+use super::{Config, Lost, Moment, Report, python, scan};
 use crate::error::{Error, Result};
 use crate::kernel::clock;
 
@@ -125,11 +125,16 @@ impl Sampler<'_> {
         self.programs.set_pace(pacer.next(clock::monotonic_ns(), &counts));
         self.end_ns = clock::monotonic_ns().saturating_add(length_ns);
         self.programs.start(&cpus, config.frequency_hz, self.end_ns)?;
+        let mut next_tick_ns = 0;
         let mut is_heard = self.to.send(Message::Started).is_ok();
         loop {
             let is_over = !is_heard || self.is_over(stop);
             if !is_over {
-                ring.poll(TICK).map_err(Error::bpf("wait for samples"))?;
+                match ring.poll(TICK) {
+                    // A debugger, or a machine that was suspended.
+                    Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
+                    polled => polled.map_err(Error::bpf("wait for samples"))?,
+                }
             }
             // What happened before this moment is in the side bands when they are read after it.
             let until_ns = if is_over { u64::MAX } else { clock::monotonic_ns() };
@@ -154,11 +159,16 @@ impl Sampler<'_> {
             if is_over {
                 break;
             }
-            self.programs.allow_stacks(stacks_per_tick);
-            self.programs.set_pace(pacer.next(clock::monotonic_ns(), &self.report.counts));
+            // A turn may come before its time.
+            if time_ns >= next_tick_ns {
+                self.programs.allow_stacks(stacks_per_tick);
+                self.programs.set_pace(pacer.next(clock::monotonic_ns(), &self.report.counts));
+                next_tick_ns = time_ns.saturating_add(nanoseconds(TICK));
+            }
         }
         drop(ring);
         self.report.files = self.tables.left_out;
+        self.report.python.processes_left_out = self.programs.pythons_left_out();
         self.report.processes_left_out = self.processes.left_out();
         self.report.kernel_functions_left_out = self.kernel.left_out();
         Ok(self.report)
@@ -210,7 +220,9 @@ impl Sampler<'_> {
             self.kernel.forget(last_ns);
         }
         let changed = self.processes.take_changed();
-        wanted.extend(changed.into_iter().filter(|pid| self.told.contains(pid)));
+        // What CPython runs cannot be learnt from a copy of the stack, so the program is told before the first sample.
+        let is_python = |pid| self.processes.get(pid).is_some_and(|it| python::is_expected(it));
+        wanted.extend(changed.into_iter().filter(|pid| self.told.contains(pid) || is_python(*pid)));
         for pid in wanted {
             self.want(pid)?;
         }

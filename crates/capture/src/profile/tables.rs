@@ -26,6 +26,8 @@ pub struct FilesLeftOut {
     pub without_rows: u64,
     /// There were too many, or no memory for them.
     pub no_room: u64,
+    /// They are CPython of a version that is not supported, or do not tell where its parts are.
+    pub python_unsupported: u64,
 }
 
 /// Files that processes have mapped, and their tables. Files are read by a thread of its own, so that nothing waits for them.
@@ -109,6 +111,7 @@ impl Tables {
     }
 
     fn settle(&mut self, code: Arc<Code>, outer: &impl MapCore) -> Result<()> {
+        self.left_out.python_unsupported += u64::from(matches!(code.python(), Some(Err(_))));
         let rows = match code.rows() {
             Ok(rows) => rows,
             Err(why) => {
@@ -185,7 +188,7 @@ fn read_all(to_read: &Receiver<Arc<Code>>, done: &Sender<Arc<Code>>) {
         }
         // Whoever asks or listens is gone when sampling is over: what is still to be read is of no use then.
         let Some((_, code)) = waiting.pop_first() else { break };
-        let _read = code.rows();
+        let (_rows, _interpreter) = (code.rows(), code.python());
         if done.send(code).is_err() {
             break;
         }

@@ -10,6 +10,7 @@ mod jit;
 mod kernel_names;
 mod off_cpu;
 mod profile;
+mod python;
 mod relays;
 mod stateless;
 mod support;

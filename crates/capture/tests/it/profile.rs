@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use ::profile::view::{Weights, folded};
 use ::profile::{Limits, Request};
-use capture::profile::{self, Budget, Config, Packer, Report, Sample, Seen, StackEnd};
+use capture::profile::{
+    self, Budget, Config, Packer, Report, Sample, Seen, StackEnd, StackFrame, UserFrame,
+};
 use model::Pid;
 
 use crate::support::{are_installed, can_trace, wait_for};
@@ -45,7 +47,7 @@ pub(crate) fn compiled(folder: &Path, name: &str, source: &str) -> PathBuf {
 }
 
 /// A program that is ended with the test.
-pub(crate) struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     pub(crate) fn start(program: &Path, arguments: &[&str]) -> Self {
@@ -146,6 +148,13 @@ pub(crate) fn is_conserved(report: &Report, samples: &[Sample]) {
     assert_eq!(unread, (0, 0, 0), "{report:?}");
 }
 
+fn native(frame: &StackFrame) -> &UserFrame {
+    match frame {
+        StackFrame::Native(frame) => frame,
+        StackFrame::Python(frame) => panic!("{frame:?} in a program of C"),
+    }
+}
+
 #[test]
 fn stacks_without_frame_pointers_are_walked_to_their_root() {
     if !can_trace() || !are_installed(&["cc"]) {
@@ -164,8 +173,9 @@ fn stacks_without_frame_pointers_are_walked_to_their_root() {
         // Nearly all of its time is below all calls.
         let deep = samples.iter().filter(|it| it.user.len() > depth).count();
         assert!(deep * 2 > samples.len(), "{depth}: {deep} of {}", samples.len());
-        let own =
-            |it: &&Sample| it.user.iter().any(|it| it.file.as_ref().unwrap().path() == program);
+        let own = |it: &&Sample| {
+            it.user.iter().any(|it| native(it).file.as_ref().unwrap().path() == program)
+        };
         assert_eq!(samples.iter().filter(own).count(), samples.len());
     }
 }

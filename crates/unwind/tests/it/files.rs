@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, NativeEndian, RegisterRule, UnwindContext,
@@ -149,4 +150,42 @@ fn builtins_of_v8_keep_frame_pointers() {
     // Code of C++ is as it was described.
     let main = file.symbols().find(|it| it.name() == Ok("main")).unwrap().address();
     assert_ne!(table.find(main), frame_pointers);
+}
+
+/// What GCC puts elsewhere of a function has a symbol of its own, which the call frame information must lead to without it.
+#[test]
+fn the_parts_of_a_function_are_found_without_symbols() {
+    const SOURCE: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((cold, noinline)) void rare(int n) { printf("%d\n", n); }
+__attribute__((noinline)) int first(int n, char **v) { n += rand(); if (n < 0) { rare(n); rare(n + 1); return rand(); } return n * 3 + v[0][0]; }
+__attribute__((noinline)) int second(int n) { return n * 5; }
+int main(int c, char **v) { return first(c, v) + second(c); }
+"#;
+    if !testkit::is_installed("gcc") {
+        testkit::skip("gcc is not installed");
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("unwind-parts-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (source, program) = (folder.join("parts.c"), folder.join("parts"));
+    fs::write(&source, SOURCE).unwrap();
+    let status = Command::new("gcc").args(["-O2", "-o"]).arg(&program).arg(&source).status();
+    assert!(status.unwrap().success());
+    let bytes = fs::read(&program).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let image = Image::parse(&*bytes).unwrap();
+    let symbol = |name: &str| {
+        let symbol = file.symbols().find(|it| it.name() == Ok(name))?;
+        Some(symbol.address()..symbol.address() + symbol.size())
+    };
+    let (first, second) = (symbol("first").unwrap(), symbol("second").unwrap());
+    let expected: Vec<_> =
+        [Some(first.clone()), symbol("first.cold")].into_iter().flatten().collect();
+    assert_eq!(unwind::parts(&image, first.start, 9), expected);
+    assert_eq!(unwind::parts(&image, first.start, 1), std::slice::from_ref(&first));
+    assert_eq!(unwind::parts(&image, second.start, 9), [second]);
+    assert_eq!(unwind::parts(&image, first.start + 1, 9), []);
 }

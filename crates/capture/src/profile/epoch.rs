@@ -10,7 +10,7 @@ const SET_BACK_NS: u64 = 1_000_000_000;
 /// set back, times stay ahead by as much until it has caught up, or the process starts anew.
 #[derive(Debug)]
 pub(super) struct Epoch {
-    read: fn() -> u64,
+    read: Option<fn() -> u64>,
     offset_ns: u64,
     is_ahead: bool,
 }
@@ -18,12 +18,17 @@ pub(super) struct Epoch {
 impl Epoch {
     /// `read` gives the difference as both clocks stand.
     pub(super) fn new(read: fn() -> u64) -> Self {
-        Self { read, offset_ns: 0, is_ahead: false }
+        Self { read: Some(read), offset_ns: 0, is_ahead: false }
+    }
+
+    /// The same for all windows.
+    pub(super) fn fixed(offset_ns: u64) -> Self {
+        Self { read: None, offset_ns, is_ahead: false }
     }
 
     /// For a window that begins.
     pub(super) fn of_window(&mut self) -> u64 {
-        let read = (self.read)();
+        let read = self.read.map_or(self.offset_ns, |read| read());
         let ahead_ns = self.offset_ns.saturating_sub(read);
         let was_ahead = std::mem::replace(&mut self.is_ahead, ahead_ns > SET_BACK_NS);
         if self.is_ahead && !was_ahead {

@@ -12,6 +12,7 @@
 //!
 //! Three threads: one follows the kernel and waits for nothing else, one reads files, and whoever called finds names.
 
+mod cache;
 mod cgroup;
 mod cgroup_path;
 mod change;

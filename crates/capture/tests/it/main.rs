@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails here fails")]
 
 mod budget;
+mod caches;
 mod content;
 mod control_groups;
 mod counts;

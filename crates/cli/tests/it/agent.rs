@@ -1,9 +1,13 @@
 //! `throughline agent` on this machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use profile::request::{Line, Location};
 use profile::{Limits, Request, keys, ungzip};
@@ -135,6 +139,111 @@ fn labels_of_the_configuration_and_of_the_machine_are_on_every_process() {
         assert_eq!(stdout(&sent), "");
     }
     assert_eq!(packets(&folder.path().join("again")), packets(&kept));
+}
+
+/// Takes whatever is posted, at this address; gives the bodies.
+fn collector(address: &str) -> Arc<Mutex<Vec<Vec<u8>>>> {
+    let bodies = Arc::new(Mutex::new(Vec::new()));
+    let listener = TcpListener::bind(address).unwrap();
+    let takes = Arc::clone(&bodies);
+    thread::spawn(move || {
+        for socket in listener.incoming().map_while(Result::ok) {
+            let takes = Arc::clone(&takes);
+            thread::spawn(move || {
+                let mut reader = BufReader::new(socket);
+                while let Some(body) = posted(&mut reader) {
+                    takes.lock().unwrap().push(body);
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                    if reader.get_mut().write_all(answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    bodies
+}
+
+/// The body of the next request of a connection.
+fn posted(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
+    let mut length = None;
+    loop {
+        let mut line = String::new();
+        let is_end = reader.read_line(&mut line).ok()? == 0;
+        if is_end || line.trim().is_empty() {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().ok();
+        }
+    }
+    let mut body = vec![0; length?];
+    reader.read_exact(&mut body).ok()?;
+    Some(body)
+}
+
+#[test]
+fn a_collector_that_was_away_gets_what_fits_the_spool_once_each_also_after_a_kill() {
+    const SPOOL: u64 = 100_000;
+    if !can_sample() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (url, size) = (format!("http://{address}"), format!("{SPOOL}B"));
+    let options =
+        ["--send", &url, "--spool-size", &size, "--window", "200ms", "--frequency", "499"];
+    let waiting = || {
+        let queues = folder.path().join("throughline-spool/queues");
+        let queue = fs::read_dir(queues).unwrap().next().unwrap().unwrap();
+        let files = fs::read_dir(queue.path()).unwrap();
+        let lengths = files.map(|file| {
+            let file = file.unwrap();
+            // One that was dropped meanwhile has none.
+            let length = file.metadata().map_or(0, |it| it.len());
+            (file.file_name().into_string().unwrap(), length)
+        });
+        lengths.collect::<BTreeMap<_, _>>()
+    };
+    let mut agent = start(folder.path(), &options);
+    // Until the oldest is dropped.
+    let first = wait_for("a packet", || waiting().into_keys().next());
+    wait_for("a drop", || (!waiting().contains_key(&first)).then_some(()));
+    assert!(!agent.end("KILL").success());
+    let left = waiting();
+    let bytes: u64 = left.values().sum();
+    let largest = left.values().max().copied().unwrap_or(0);
+    // The one that was just written, and one that is being sent.
+    assert!(bytes <= SPOOL + 2 * largest, "{bytes} bytes, the largest {largest}");
+
+    let mut agent = start(folder.path(), &options);
+    let (youngest, _) = left.last_key_value().unwrap();
+    wait_for("a younger packet", || {
+        waiting().last_key_value().is_some_and(|(name, _)| name > youngest).then_some(())
+    });
+    let bodies = collector(&address);
+    let plain = |body: &Vec<u8>| ungzip(body, Limits::default()).unwrap();
+    let told = |bodies: &[Vec<u8>]| {
+        let losses = bodies
+            .iter()
+            .flat_map(|body| Request::decode(&plain(body), Limits::default()).unwrap().losses());
+        let undelivered = losses.filter(|(class, _)| class == "undelivered.size");
+        undelivered.map(|(_, samples)| samples).sum::<u64>()
+    };
+    wait_for("what was dropped", || (told(&bodies.lock().unwrap()) > 0).then_some(()));
+    assert!(agent.end("TERM").success(), "{}", agent.said());
+    let said = agent.said();
+    let bodies = bodies.lock().unwrap();
+    let ids: BTreeSet<_> =
+        bodies.iter().map(|body| profile::packet_id(&plain(body)).unwrap().to_string()).collect();
+    assert_eq!(ids.len(), bodies.len(), "some came twice");
+    assert!(said.contains(&format!("{} packets delivered of ", bodies.len())), "{said}");
+    assert!(waiting().is_empty() && !said.contains("wait"), "{said}");
+    // What waited at the kill was delivered, but for what the second agent had to drop.
+    let kept = left.keys().filter(|name| ids.iter().any(|id| name.contains(id))).count();
+    let dropped = said.split(", ").find_map(|part| part.strip_suffix(" dropped (size)\n"));
+    let dropped = dropped.map_or(0, |count| count.parse::<usize>().unwrap());
+    assert!(kept + dropped >= left.len(), "{kept} and {dropped} of {}: {said}", left.len());
 }
 
 #[test]

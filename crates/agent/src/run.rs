@@ -182,6 +182,8 @@ impl Drivers {
                     }
                 }
             });
+            // A name that is being looked up is not waited for.
+            runtime.shutdown_background();
         };
         thread::Builder::new().name("drivers".to_owned()).spawn(run).map_err(Error::Thread)
     }

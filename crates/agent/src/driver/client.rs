@@ -23,6 +23,10 @@ const MAX_ANSWER: usize = 4 << 20;
 /// A connection that nothing was sent over for so long is closed.
 const IDLE: Duration = Duration::from_secs(90);
 
+/// A connection of HTTP/2 on which a request waits is asked so often, and given so long, whether it still lives: requests that are given up
+/// leave it open, and the system alone would take a quarter of an hour to notice.
+const PING: Duration = Duration::from_secs(4);
+
 /// Characters of an answer that are shown.
 const SHOWN: usize = 200;
 
@@ -67,7 +71,8 @@ pub(super) fn new(is_encrypted: bool, version: Version, sending: &Sending) -> Re
     };
     let mut builder = legacy::Client::builder(TokioExecutor::new());
     builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).pool_max_idle_per_host(1);
-    builder.http2_only(version == Version::Http2);
+    builder.timer(TokioTimer::new()).http2_only(version == Version::Http2);
+    builder.http2_keep_alive_interval(PING).http2_keep_alive_timeout(PING);
     Ok(builder.build(connector))
 }
 

@@ -18,7 +18,7 @@ use crate::spool::files::write_whole;
 pub struct Keep {
     /// Bytes of all packets in it.
     pub bytes: u64,
-    /// From a packet's begin to that of the youngest one; `None`: any.
+    /// From a packet's begin to that of the one that came last; `None`: any.
     pub age: Option<Duration>,
 }
 
@@ -64,14 +64,13 @@ impl Folder {
             write_whole(&self.path.join(name.to_string()), packet)?;
             place.insert(packet.len() as u64);
         }
-        self.prune(held)
+        self.prune(held, name.begin_unix_ns)
     }
 
-    fn prune(&self, held: &mut BTreeMap<PacketName, u64>) -> io::Result<()> {
-        let youngest_ns = held.last_key_value().map_or(0, |(name, _)| name.begin_unix_ns);
+    fn prune(&self, held: &mut BTreeMap<PacketName, u64>, last_unix_ns: u64) -> io::Result<()> {
         let age_ns =
             self.keep.age.map_or(u64::MAX, |age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
-        let oldest_ns = youngest_ns.saturating_sub(age_ns);
+        let oldest_ns = last_unix_ns.saturating_sub(age_ns);
         let mut bytes: u64 = held.values().sum();
         while let Some(first) = held.first_entry() {
             if bytes <= self.keep.bytes && first.key().begin_unix_ns >= oldest_ns {
@@ -95,4 +94,47 @@ fn list(folder: &Path) -> io::Result<BTreeMap<PacketName, u64>> {
         }
     }
     Ok(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use profile::PacketId;
+
+    use super::*;
+    use crate::Kind;
+
+    fn name(second: u64) -> PacketName {
+        let begin_unix_ns = second * 1_000_000_000;
+        PacketName { begin_unix_ns, kind: Kind::Cpu, id: PacketId([7; 12]), samples: 1 }
+    }
+
+    fn files(folder: &Path) -> Vec<String> {
+        let files = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            files.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn a_folder_keeps_the_youngest_and_touches_nothing_of_others() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("notes"), [0; 1_000]).unwrap();
+        let by_size = Folder::new(folder.path(), Keep { bytes: 250, age: None });
+        for second in [1, 2, 2, 3] {
+            by_size.write(name(second), &[0; 100]).unwrap();
+        }
+        let expected = |names: &[PacketName]| {
+            let packets = names.iter().map(ToString::to_string);
+            packets.chain(["notes".to_owned()]).collect::<Vec<_>>()
+        };
+        assert_eq!(files(folder.path()), expected(&[name(2), name(3)]));
+        // Another that begins there knows what is there.
+        let age = Some(Duration::from_secs(10));
+        let by_age = Folder::new(folder.path(), Keep { bytes: 1_000, age });
+        by_age.write(name(12), &[0; 100]).unwrap();
+        assert_eq!(files(folder.path()), expected(&[name(2), name(3), name(12)]));
+        by_age.write(name(13), &[0; 100]).unwrap();
+        assert_eq!(files(folder.path()), expected(&[name(3), name(12), name(13)]));
+    }
 }

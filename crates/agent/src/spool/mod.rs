@@ -42,7 +42,7 @@ const UNDELIVERED: &str = "undelivered.";
 pub struct Bounds {
     /// Bytes on the disk, of all queues together; a packet in several queues counts once.
     pub bytes: u64,
-    /// From a packet's begin to that of the youngest one.
+    /// From a packet's begin to that of the one that came last.
     pub age: Duration,
     /// Bytes in memory, while the disk cannot be written.
     pub memory: u64,
@@ -125,6 +125,7 @@ impl Spool {
         if state.is_telling() {
             state.told(name.kind, &told_in(&packet.bytes));
         }
+        state.came(name.begin_unix_ns);
         let added = state.insert(name, length, targets, memory);
         state.count(added, |counts| counts.sealed += 1);
         let was_failing = std::mem::replace(&mut state.is_failing, written.is_err());

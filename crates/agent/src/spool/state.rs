@@ -46,6 +46,9 @@ pub(super) struct State {
     packets: BTreeMap<PacketName, Kept>,
     bytes: u64,
     memory: u64,
+    /// Begin of the packet that came last, in nanoseconds since the epoch: what ages are measured by. Those that were found may be of a time when
+    /// the clock was wrong.
+    last_unix_ns: Option<u64>,
     counts: Vec<Counts>,
     /// Losses that no packet has told yet.
     pub(super) untold: BTreeMap<Loss, u64>,
@@ -63,6 +66,7 @@ impl State {
             packets: BTreeMap::new(),
             bytes: 0,
             memory: 0,
+            last_unix_ns: None,
             counts: vec![Counts::default(); queues],
             untold: BTreeMap::new(),
             telling: BTreeMap::new(),
@@ -78,6 +82,11 @@ impl State {
                 f(counts);
             }
         }
+    }
+
+    /// A packet came whose window begins here.
+    pub(super) fn came(&mut self, begin_unix_ns: u64) {
+        self.last_unix_ns = Some(begin_unix_ns);
     }
 
     /// Adds a packet to queues. Gives those that it was not in already.
@@ -153,9 +162,8 @@ impl State {
 
     /// Takes out what is too much, the oldest first; never what a driver has in its hands.
     pub(super) fn victims(&mut self, bounds: &Bounds) -> Vec<Victim> {
-        let Some((youngest, _)) = self.packets.last_key_value() else { return Vec::new() };
         let age_ns = u64::try_from(bounds.age.as_nanos()).unwrap_or(u64::MAX);
-        let oldest_ns = youngest.begin_unix_ns.saturating_sub(age_ns);
+        let oldest_ns = self.last_unix_ns.map_or(0, |last| last.saturating_sub(age_ns));
         let is_enough = |state: &Self| {
             state.bytes <= bounds.bytes
                 && state.memory <= bounds.memory

@@ -190,6 +190,23 @@ fn memory_holds_for_a_while_when_the_disk_cannot_be_written() {
     assert!(spool.levels().counts.iter().all(Counts::adds_up));
 }
 
+#[test]
+fn a_packet_of_the_future_does_not_make_others_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = target("http://a:1");
+    let bounds = Bounds { age: Duration::from_secs(60), ..Bounds::default() };
+    {
+        let spool = Spool::open(folder.path(), bounds, &[&a]).unwrap();
+        spool.store(&packet(1_000_000, 1, &no_losses()));
+    }
+    let spool = Spool::open(folder.path(), bounds, &[&a]).unwrap();
+    spool.store(&packet(1, 1, &no_losses()));
+    spool.store(&packet(2, 1, &no_losses()));
+    assert_eq!(spool.levels().packets, 3);
+    spool.store(&packet(30, 1, &no_losses()));
+    assert_eq!(spool.levels().counts[0].dropped, BTreeMap::from([(Reason::Age, 2)]));
+}
+
 /// A target that takes, refuses and fails by chance, a spool that is too small and is opened anew: each sample of the sampler is
 /// delivered, told to be lost, or still there; once.
 #[test]

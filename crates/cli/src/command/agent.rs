@@ -71,7 +71,7 @@ pub(crate) struct Args {
     /// The oldest files of a file: target are deleted while all together are larger
     #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = parse_size)]
     keep_size: u64,
-    /// Files of a file: target are deleted when they are older than its youngest by so much
+    /// Files of a file: target are deleted when they are older by so much than the one that came last
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     keep_for: Option<Duration>,
     /// How long sending may go on at the end
@@ -116,7 +116,7 @@ struct SpoolArgs {
     /// The oldest packets are dropped while all that wait are larger
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     spool_size: u64,
-    /// Packets are dropped when they are older than the youngest by so much
+    /// Packets are dropped when they are older by so much than the one that came last
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_duration)]
     spool_age: Duration,
     /// Memory for packets while the disk cannot be written

@@ -1,18 +1,21 @@
 //! From addresses to names of functions.
 //!
 //! [`Functions`] is what the symbol tables of an executable file say, [`KernelFunctions`] what the running kernel says of
-//! itself. [`Lines`] is what a file's debug information says: source lines, and functions that were inlined. [`jit`] is what processes
-//! say of code that they made while they ran. None opens files or asks. [`readable`] turns a linker's name into the one that was written.
+//! itself. [`Lines`] is what a file's debug information says: source lines, and functions that were inlined; [`DebugLinks`] in which file
+//! that is. [`jit`] is what processes say of code that they made while they ran. None opens files or asks. [`readable`] turns a linker's
+//! name into the one that was written.
 
 mod functions;
 pub mod jit;
 mod kernel;
 mod lines;
+mod links;
 mod notes;
 
 pub use functions::{Function, Functions, FunctionsError, MAX_FUNCTIONS};
 pub use kernel::{KernelFunction, KernelFunctions};
 pub use lines::{FunctionName, Lines, LinesError, MAX_INFLATED_BYTES, SourceLine, UNITS_ROOM};
+pub use links::{DebugLinks, link_checksum};
 pub use notes::build_id_of_notes;
 
 /// The longest name that is taken apart: compilers write longer ones, which are shown as they are.

@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use cpython::{Interpreter, Unsupported};
 use model::Pid;
-use object::{ReadCache, ReadRef};
+use object::ReadRef;
 use sha2::{Digest, Sha256};
-use symbols::Functions;
+use symbols::{Functions, Lines, LinesError, SourceLine};
 use unwind::{Image, Segment, Table};
 
 use super::change::Contents;
+use super::lines::DebugFiles;
+use super::positioned::reading;
 use super::processes::CodeFile;
 use super::rows::Rows;
 
@@ -32,6 +34,9 @@ pub(super) struct Code {
     /// Its name, without folders.
     name: String,
     python: OnceLock<Option<Result<Interpreter, Unsupported>>>,
+    /// Its path as a process had it, and the root folder of that process.
+    path: (PathBuf, PathBuf),
+    debug_files: OnceLock<DebugFiles>,
     /// The number of its table; 0 while the program has none.
     number: AtomicU32,
     /// Whether it is known if the program has a table.
@@ -107,6 +112,8 @@ impl Code {
             functions: OnceLock::new(),
             name: file.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             python: OnceLock::new(),
+            path: (file.path.clone(), PathBuf::from(format!("/proc/{}/root", pid.get()))),
+            debug_files: OnceLock::new(),
             number: AtomicU32::new(0),
             is_settled: AtomicBool::new(false),
             is_asked_for: AtomicBool::new(false),
@@ -138,13 +145,20 @@ impl Code {
         self.head().map_or(&Identity::Unknown, |head| &head.identity)
     }
 
-    /// Its functions; `None` when it could not be read.
+    /// Its functions; `None` when it could not be read. Those of a file with its debug information alone are more, if it has been
+    /// stripped of its own.
     pub(super) fn functions(&self) -> Option<&Functions> {
         let read = || {
             self.head()?;
-            let functions = match &self.source {
-                Source::File(file) => Functions::of(&ReadCache::new(file)).ok(),
+            let own = match &self.source {
+                Source::File(file) => Functions::of(&reading(file)).ok(),
                 Source::Bytes(bytes) => Functions::of(&**bytes).ok(),
+            };
+            let separate = self.debug_files().separate.as_ref();
+            let separate = separate.and_then(|file| Functions::of(&reading(file)).ok());
+            let functions = match (own, separate) {
+                (Some(own), Some(separate)) if own.len() < separate.len() => Some(separate),
+                (own, separate) => own.or(separate),
             };
             functions.filter(|_| self.is_unchanged())
         };
@@ -156,7 +170,7 @@ impl Code {
         let read = || {
             self.head()?;
             let interpreter = match &self.source {
-                Source::File(file) => python(&ReadCache::new(file), &self.name),
+                Source::File(file) => python(&reading(file), &self.name),
                 Source::Bytes(bytes) => python(&**bytes, &self.name),
             };
             interpreter.filter(|_| self.is_unchanged())
@@ -169,6 +183,45 @@ impl Code {
         self.python.get()?.as_ref().map(|it| it.as_ref().map_err(|why| *why))
     }
 
+    /// The files that its debug information is in. To be found they are looked for while a process has it.
+    pub(super) fn debug_files(&self) -> &DebugFiles {
+        let find = || match (&self.source, self.head()) {
+            (Source::File(file), Some(_)) => DebugFiles::of(file, &self.path.0, &self.path.1),
+            _ => DebugFiles::default(),
+        };
+        self.debug_files.get_or_init(find)
+    }
+
+    /// Its debug information.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn lines(&self) -> Result<Lines, LinesError> {
+        let Source::File(own) = &self.source else { return Err(LinesError::None) };
+        let DebugFiles { separate, shared } = self.debug_files();
+        let file = reading(separate.as_ref().unwrap_or(own));
+        let shared = shared.as_ref().map(reading);
+        let lines = Lines::of(&file, shared.as_ref());
+        if self.is_unchanged() { lines } else { Err(LinesError::None) }
+    }
+
+    /// What its debug information, from [`lines`](Self::lines), says of an address.
+    ///
+    /// # Errors
+    /// Why it says nothing.
+    pub(super) fn find_lines(
+        &self,
+        lines: &mut Lines,
+        address: u64,
+    ) -> Result<Vec<SourceLine>, LinesError> {
+        let Source::File(own) = &self.source else { return Err(LinesError::None) };
+        let DebugFiles { separate, shared } = self.debug_files();
+        let file = reading(separate.as_ref().unwrap_or(own));
+        let shared = shared.as_ref().map(reading);
+        let found = lines.find(&file, shared.as_ref(), address);
+        if self.is_unchanged() { found } else { Err(LinesError::None) }
+    }
+
     /// How to unwind its code.
     ///
     /// # Errors
@@ -177,7 +230,7 @@ impl Code {
         let read = || {
             self.head().ok_or(WithoutRows::Unreadable)?;
             let table = match &self.source {
-                Source::File(file) => table(&ReadCache::new(file)),
+                Source::File(file) => table(&reading(file)),
                 Source::Bytes(bytes) => table(&**bytes),
             };
             if !self.is_unchanged() {
@@ -220,7 +273,7 @@ impl Code {
 
     fn head(&self) -> Option<&Head> {
         let read = || match &self.source {
-            Source::File(file) => head(&ReadCache::new(file), &self.mapped),
+            Source::File(file) => head(&reading(file), &self.mapped),
             Source::Bytes(bytes) => head(&**bytes, &self.mapped),
         };
         self.head.get_or_init(read).as_ref()
@@ -322,7 +375,7 @@ pub(super) fn open_mapped(file: &CodeFile, pid: Pid, (begin, end): (u64, u64)) -
 }
 
 fn has_build_id(file: &File, id: &[u8]) -> bool {
-    let bytes = ReadCache::new(file);
+    let bytes = reading(file);
     Image::parse(&bytes).is_ok_and(|image| image.build_id() == Some(id))
 }
 

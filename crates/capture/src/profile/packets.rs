@@ -8,8 +8,8 @@ use profile::{
     AddError, BuildId, Builder, Control, Frame, FrameId, FrameKind, Line, Mapping, Names, Packet,
     Process, ProcessId, SampleKind, Status, Unnamed, Window,
 };
-use symbols::KernelFunction;
 use symbols::jit::V8Name;
+use symbols::{KernelFunction, SourceLine};
 
 use super::cache::Cache;
 use super::code::{Code, Identity};
@@ -17,6 +17,7 @@ use super::control::{Reason, Settings};
 use super::epoch::Epoch;
 use super::jit::Jit;
 use super::kernel_ids::KernelIds;
+use super::lines::{LinesLeftOut, SourceLines};
 use super::processes::CodeFile;
 use super::resource::Resources;
 use super::sample::StackEnd;
@@ -48,6 +49,7 @@ struct Common {
     epoch: Epoch,
     resources: Resources,
     jit: Jit,
+    lines: SourceLines,
     /// Of each cache.
     cache_entries: usize,
 }
@@ -98,9 +100,23 @@ impl Packer {
                 epoch: Epoch::new(clock::monotonic_to_unix_ns),
                 resources: Resources::new(),
                 jit: Jit::default(),
+                lines: SourceLines::new(),
                 cache_entries: CACHE_ENTRIES,
             },
         }
+    }
+
+    /// With so many bytes of memory for what was read of files' debug information, in place of 64 MiB. No byte of a packet depends on it.
+    #[must_use]
+    pub fn with_room_for_lines(mut self, bytes: usize) -> Self {
+        self.common.lines = SourceLines::with_room(bytes);
+        self
+    }
+
+    /// How often debug information was left out.
+    #[must_use]
+    pub const fn lines_left_out(&self) -> LinesLeftOut {
+        self.common.lines.left_out()
     }
 
     /// Has all processes carry these attributes, key and value, under the names of [`profile::keys`] or others.
@@ -133,6 +149,7 @@ impl Packer {
             open.user.forget();
             open.in_kernel.forget();
         }
+        self.common.lines.forget();
     }
 
     /// Gives the packets that are over because no sample before this moment comes any more. What was lost is told in the
@@ -245,7 +262,7 @@ impl Half {
         }
         for frame in &sample.user {
             frames.push(match frame {
-                StackFrame::Native(frame) => open.user_frame(frame, sample, &mut common.jit)?,
+                StackFrame::Native(frame) => open.user_frame(frame, sample, common)?,
                 StackFrame::Python(frame) => open.python_frame(frame)?,
             });
         }
@@ -336,7 +353,7 @@ impl Open {
         &mut self,
         frame: &UserFrame,
         sample: &Sample,
-        jit: &mut Jit,
+        Common { jit, lines, .. }: &mut Common,
     ) -> Result<FrameId, AddError> {
         let Some(place) = &frame.file else {
             return self.builder.frame(&unnamed(frame.address, Unnamed::NoMapping));
@@ -363,12 +380,17 @@ impl Open {
         if let Some((known, _)) = self.user.get(&key) {
             return Ok(*known);
         }
-        let id = self.name(place, code)?;
+        let id = self.name(place, code, lines)?;
         self.user.insert(key, (id, place.clone()));
         Ok(id)
     }
 
-    fn name(&mut self, place: &FilePlace, code: &Code) -> Result<FrameId, AddError> {
+    fn name(
+        &mut self,
+        place: &FilePlace,
+        code: &Arc<Code>,
+        lines: &mut SourceLines,
+    ) -> Result<FrameId, AddError> {
         let path = place.path().to_string_lossy();
         let build_id = match code.identity() {
             Identity::BuildId(id) => Some(BuildId::Gnu(id)),
@@ -389,11 +411,12 @@ impl Open {
         let functions = code.functions();
         let found = functions.zip(address).and_then(|(all, address)| all.find(address));
         let readable = found.map(|found| symbols::readable(found.name));
-        let line = readable.as_deref().map(|function| Line { function, ..Line::default() });
-        let names = match &line {
-            Some(line) => Names::Known(std::slice::from_ref(line)),
-            None if functions.is_none() => Names::Unnamed(Unnamed::NoFile),
-            None => Names::Unnamed(Unnamed::NoSymbol),
+        let source = address.map_or_else(Vec::new, |address| lines.find(code, address));
+        let lines = named(&source, readable.as_deref());
+        let names = match lines.as_slice() {
+            [] if functions.is_none() => Names::Unnamed(Unnamed::NoFile),
+            [] => Names::Unnamed(Unnamed::NoSymbol),
+            known => Names::Known(known),
         };
         self.builder.frame(&Frame {
             kind: FrameKind::Native,
@@ -466,6 +489,27 @@ impl Open {
         let frame = Frame { kind: FrameKind::Kernel, mapping: Some(&mapping), address, names };
         self.builder.frame(&frame)
     }
+}
+
+/// The functions at an address, innermost first. The one whose code it is has the name that the symbol table has for it, so that it is
+/// the same with and without debug information, and of a function that was split tells its part.
+fn named<'a>(source: &'a [SourceLine], symbol: Option<&'a str>) -> Vec<Line<'a>> {
+    let outermost = source.len().saturating_sub(1);
+    let line = |(at, line): (usize, &'a SourceLine)| {
+        let symbol = symbol.filter(|_| at == outermost);
+        let function = line.function.as_ref().map(|it| it.readable.as_str());
+        Line {
+            function: symbol.or(function).unwrap_or_default(),
+            system_name: "",
+            file: line.file.as_deref().unwrap_or_default(),
+            line: line.line,
+            start_line: line.start_line,
+        }
+    };
+    if source.is_empty() {
+        return symbol.map(|function| Line { function, ..Line::default() }).into_iter().collect();
+    }
+    source.iter().enumerate().map(line).collect()
 }
 
 fn address_of<T>(shared: &Arc<T>) -> usize {

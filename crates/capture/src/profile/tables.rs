@@ -189,6 +189,7 @@ fn read_all(to_read: &Receiver<Arc<Code>>, done: &Sender<Arc<Code>>) {
         // Whoever asks or listens is gone when sampling is over: what is still to be read is of no use then.
         let Some((_, code)) = waiting.pop_first() else { break };
         let (_rows, _interpreter) = (code.rows(), code.python());
+        let _found = code.debug_files();
         if done.send(code).is_err() {
             break;
         }

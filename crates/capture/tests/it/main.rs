@@ -9,6 +9,7 @@ mod counts;
 mod devices;
 mod jit;
 mod kernel_names;
+mod lines;
 mod off_cpu;
 mod profile;
 mod python;

@@ -191,6 +191,7 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
             Seen::Until(moment) => packets.extend(packer.until(&moment)),
         },
     )?;
+    let lines = packer.lines_left_out();
     packets.extend(packer.finish());
     let status = ran.map(|ran| ran.and_then(Ran::status)).transpose();
     let status = status.with_context(|| {
@@ -207,6 +208,8 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
         (report.counts.waits_no_room, "samples of who waits found no room"),
         (report.counts.waits_kept_back, "samples of who waits were left out: too many at once"),
         (report.counts.waits_missed, "samples of who waits were missed"),
+        (lines.too_large, "times debug information was too large: lines are missing"),
+        (lines.malformed, "times debug information was malformed: lines are missing"),
     ] {
         if count > 0 {
             complain(&format!("{count} {what}"));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use object::ReadCache;
-use symbols::{Functions, Lines, LinesError, SourceLine};
+use symbols::{DebugLinks, Functions, Lines, LinesError, SourceLine};
 
 /// Functions inlined into each other, three deep, whose lines are known here.
 const NESTED: &str = "\
@@ -291,6 +291,71 @@ fn a_file_without_debug_information_says_so() {
     assert_eq!(Lines::of(&b"#!/bin/sh"[..], None).unwrap_err(), LinesError::NotElf);
 }
 
+/// Entries that two programs have alike are moved to a file of their own, as distributions do: what is told stays.
+#[test]
+fn entries_shared_with_other_files_are_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    if !is_installed("dwz") {
+        return;
+    }
+    let command = ["c++", "-O2", "-g"];
+    let names = ["one.cc", "two.cc"];
+    let both = names.map(|name| compiled(folder.path(), name, TEMPLATES, &command));
+    let [Some(one), Some(two)] = both else { return };
+    let mut before = Program::open(&one);
+    let addresses = before.addresses(&one, 1000);
+    let expected: Vec<_> = addresses.iter().map(|address| before.find(*address)).collect();
+    let mut dwz = Command::new("dwz");
+    let dwz = dwz.arg("-m").arg(folder.path().join("shared.debug")).args([&one, &two]);
+    assert!(dwz.status().unwrap().success());
+    let links = DebugLinks::of(&*fs::read(&one).unwrap()).unwrap();
+    let (path, id) = links.shared.unwrap();
+    assert!(links.has_own && path.ends_with(b"shared.debug"));
+    let (bytes, shared) = (fs::read(&one).unwrap(), fs::read(folder.path().join("shared.debug")));
+    let shared = shared.unwrap();
+    assert_eq!(DebugLinks::of(&*shared).unwrap().build_id, Some(id));
+    let mut lines = Lines::of(&*bytes, Some(&*shared)).unwrap();
+    let mut alone = Lines::of(&*bytes, None).unwrap();
+    let mut without_name = 0;
+    for (address, mut expected) in addresses.into_iter().zip(expected) {
+        let mut found = lines.find(&*bytes, Some(&*shared), address).unwrap();
+        // Where a declaration was moved its file has another number.
+        found.iter_mut().chain(&mut expected).for_each(|line| line.start_line = 0);
+        assert_eq!(found, expected, "{address:#x}");
+        let alone = alone.find(&*bytes, None, address).unwrap();
+        without_name += usize::from(alone.iter().any(|line| line.function.is_none()));
+    }
+    assert!(without_name > 0);
+}
+
+#[test]
+fn the_files_that_a_file_names_are_those_that_objcopy_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(path) = compiled(folder.path(), "c.c", NESTED, &["cc", "-O2", "-g"]) else { return };
+    if !is_installed("objcopy") {
+        return;
+    }
+    let debug = folder.path().join("the.debug");
+    let stripped = folder.path().join("stripped");
+    let run = |options: &[&str], to: &Path| {
+        let mut objcopy = Command::new("objcopy");
+        let objcopy = objcopy.current_dir(folder.path()).args(options).arg(&path).arg(to);
+        assert!(objcopy.status().unwrap().success());
+    };
+    run(&["--only-keep-debug"], &debug);
+    run(&["--strip-all", "--add-gnu-debuglink=the.debug"], &stripped);
+    let [whole, debug, stripped] = [&path, &debug, &stripped].map(|path| fs::read(path).unwrap());
+    let checksum = symbols::link_checksum(&*debug).unwrap();
+    let links = [&whole, &debug, &stripped].map(|it| DebugLinks::of(&**it).unwrap());
+    let separate = Some((b"the.debug".to_vec(), checksum));
+    assert_eq!(links.clone().map(|it| it.separate), [None, None, separate]);
+    assert_eq!(links.clone().map(|it| it.has_own), [true, true, false]);
+    assert!(links[0].build_id.is_some() && links.iter().all(|it| it.build_id == links[0].build_id));
+    for cut in (0..stripped.len()).step_by(61) {
+        drop(DebugLinks::of(&stripped[..cut]));
+    }
+}
+
 /// Asks for some addresses of what may be broken.
 fn ask(bytes: &[u8], addresses: &[u64]) {
     let Ok(mut lines) = Lines::of(bytes, None) else { return };
@@ -302,10 +367,12 @@ fn ask(bytes: &[u8], addresses: &[u64]) {
 #[test]
 fn a_file_cut_anywhere_is_an_error_or_tells_less() {
     let folder = tempfile::tempdir().unwrap();
-    for path in programs(folder.path()).iter().filter(|it| it.extension().is_some()).take(5) {
-        let program = Program::open(path);
-        let (bytes, addresses) = (fs::read(path).unwrap(), program.addresses(path, 20));
-        let sections = Command::new("readelf").arg("-SW").arg(path).output();
+    for (name, source, compiler) in [("n.c", NESTED, "cc"), ("t.cc", TEMPLATES, "c++")] {
+        let command = [compiler, "-O2", "-g"];
+        let Some(path) = compiled(folder.path(), name, source, &command) else { return };
+        let program = Program::open(&path);
+        let (bytes, addresses) = (fs::read(&path).unwrap(), program.addresses(&path, 5));
+        let sections = Command::new("readelf").arg("-SW").arg(&path).output();
         let text = String::from_utf8(sections.unwrap().stdout).unwrap();
         let offsets = text.lines().filter_map(|line| {
             let offset = line.split(']').nth(1)?.split_whitespace().nth(3)?;

@@ -1,11 +1,12 @@
 //! Bytes as a profile request, plain or compressed: an error with a place in them, or a request that is checked and shown in every
-//! view. What it takes is bounded by its limits.
+//! view; and as what a process says of itself. What it takes is bounded by its limits.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use profile::{Limits, Request, packet_id, ungzip, view};
+use profile::{Limits, ProcessContext, Request, packet_id, ungzip, view};
 
 fuzz_target!(|bytes: &[u8]| {
+    let _context = ProcessContext::decode(bytes);
     let limits = Limits { bytes: 1 << 20, records: 1 << 14, numbers: 1 << 16 };
     let Ok(plain) = ungzip(bytes, limits) else { return };
     assert!(plain.len() <= limits.bytes);

@@ -62,7 +62,7 @@ impl<'a> Request<'a> {
         if bytes.len() > limits.bytes {
             return Err(reader.wrong(too_many("bytes", limits.bytes)));
         }
-        let mut budget = Budget { limits, records: limits.records, numbers: limits.numbers };
+        let mut budget = Budget::of(limits);
         let mut request = Self::default();
         while let Some((field, value)) = reader.field()? {
             match field {
@@ -119,7 +119,7 @@ fn profile_id_places(bytes: &[u8]) -> Result<Vec<usize>, DecodeError> {
 }
 
 /// Calls `f` with each field of a number; passes over the others.
-fn for_each<'a>(
+pub(crate) fn for_each<'a>(
     reader: &mut Reader<'a>,
     wanted: u32,
     path: &'static str,
@@ -134,13 +134,17 @@ fn for_each<'a>(
 }
 
 /// What is left of the limits.
-struct Budget {
+pub(crate) struct Budget {
     limits: Limits,
     records: usize,
     numbers: usize,
 }
 
 impl Budget {
+    pub(crate) const fn of(limits: Limits) -> Self {
+        Self { limits, records: limits.records, numbers: limits.numbers }
+    }
+
     fn record(&mut self, reader: &Reader<'_>) -> Result<(), DecodeError> {
         let left = self.records.checked_sub(1);
         self.records =
@@ -253,7 +257,7 @@ fn resource_profiles<'a>(
 }
 
 /// A resource's attribute: key as text, or as number in the string table.
-fn key_value<'a>(
+pub(crate) fn key_value<'a>(
     mut reader: Reader<'a>,
     budget: &mut Budget,
 ) -> Result<Attribute<'a>, DecodeError> {

@@ -52,6 +52,7 @@
 
 mod builder;
 mod check;
+mod context;
 mod decode;
 mod error;
 mod intern;
@@ -65,6 +66,7 @@ pub mod view;
 
 pub use builder::{Builder, CUT, MAX_PACKET_BYTES, MAX_STACK_FRAMES, MAX_TEXT_BYTES, TIME_STEP_NS};
 pub use check::Problem;
+pub use context::{MAX_CONTEXT_ATTRIBUTES, MAX_CONTEXT_TEXT_BYTES, ProcessContext};
 pub use decode::{Limits, packet_id, ungzip};
 pub use error::{AddError, DecodeError, Wrong};
 pub use model::{

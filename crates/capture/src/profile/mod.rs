@@ -17,6 +17,7 @@ mod cgroup;
 mod cgroup_path;
 mod change;
 mod code;
+mod context;
 mod control;
 mod epoch;
 mod jit;

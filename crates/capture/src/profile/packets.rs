@@ -319,9 +319,9 @@ impl Open {
         let name = path.rsplit('/').next().filter(|name| !name.is_empty());
         let own = resources.attributes(sample);
         // Of two with one key the last stays: what was configured.
-        let own = own.iter().map(|(key, value)| (*key, value.as_str()));
-        let configured = attributes.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        let attributes: Vec<(&str, &str)> = own.chain(configured).collect();
+        let all = own.iter().chain(attributes);
+        let attributes: Vec<(&str, &str)> =
+            all.map(|(key, value)| (key.as_str(), value.as_str())).collect();
         let id = self.builder.process(&Process {
             pid: sample.pid.get().cast_unsigned(),
             start_boot_ns: sample.process_start_ns,

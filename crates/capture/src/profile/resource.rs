@@ -9,7 +9,9 @@ use profile::keys;
 use super::Sample;
 use super::cgroup::{Cgroups, most_telling};
 use super::cgroup_path::Belonging;
+use super::context::Contexts;
 use super::scan;
+use crate::kernel::clock;
 
 /// Processes whose groups are remembered; when there are more, all are looked up again.
 const MAX_KNOWN: usize = 32_768;
@@ -18,22 +20,31 @@ const MAX_KNOWN: usize = 32_768;
 #[derive(Debug)]
 pub(super) struct Resources {
     cgroups: Cgroups,
+    contexts: Contexts,
     /// The group that a process was last seen in, by its number and begin: what is left when it is gone.
     last: HashMap<(i32, u64), Arc<str>>,
 }
 
 impl Resources {
     pub(super) fn new() -> Self {
-        Self { cgroups: Cgroups::new(), last: HashMap::new() }
+        Self { cgroups: Cgroups::new(), contexts: Contexts::default(), last: HashMap::new() }
     }
 
-    /// The attributes of a sample's process. Reads files of the process when its group's number does not tell enough.
-    pub(super) fn attributes(&mut self, sample: &Sample) -> Vec<(&'static str, String)> {
-        let mut attributes = Vec::new();
+    /// The attributes of a sample's process; of two with one key the last counts: what the kernel says, and not the process. Reads files
+    /// of the process.
+    pub(super) fn attributes(&mut self, sample: &Sample) -> Vec<(String, String)> {
+        let mut attributes = self.of_context(sample);
         if let Some(line) = self.cgroup(sample) {
             of_cgroup(&line, &mut attributes);
         }
         attributes
+    }
+
+    fn of_context(&mut self, sample: &Sample) -> Vec<(String, String)> {
+        let (pid, start_ns) = (sample.pid, sample.process_start_ns);
+        let has_memory = sample.executable.is_some();
+        let context = has_memory.then(|| self.contexts.of(pid, start_ns, clock::monotonic_ns()));
+        context.flatten().map(|context| context.attributes.clone()).unwrap_or_default()
     }
 
     fn cgroup(&mut self, sample: &Sample) -> Option<Arc<str>> {
@@ -60,10 +71,10 @@ impl Resources {
 }
 
 /// Of a line of `/proc/PID/cgroup`.
-fn of_cgroup(line: &str, attributes: &mut Vec<(&'static str, String)>) {
+fn of_cgroup(line: &str, attributes: &mut Vec<(String, String)>) {
     let path = line.splitn(3, ':').nth(2).unwrap_or_default();
     let belonging = Belonging::of(path);
-    attributes.push((keys::CGROUP, line.to_owned()));
+    attributes.push((keys::CGROUP.to_owned(), line.to_owned()));
     let container = belonging.container.map(str::to_owned);
     let unit = belonging.unit.map(str::to_owned);
     let told = [
@@ -71,5 +82,5 @@ fn of_cgroup(line: &str, attributes: &mut Vec<(&'static str, String)>) {
         (keys::POD_UID, belonging.pod_uid),
         (keys::SYSTEMD_UNIT, unit),
     ];
-    attributes.extend(told.into_iter().filter_map(|(key, value)| Some((key, value?))));
+    attributes.extend(told.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
 }

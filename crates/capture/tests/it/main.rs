@@ -4,6 +4,7 @@
 mod budget;
 mod caches;
 mod content;
+mod contexts;
 mod control_groups;
 mod counts;
 mod devices;

@@ -57,6 +57,10 @@ impl Running {
     pub(crate) fn pid(&self) -> Pid {
         Pid::new(self.0.id().cast_signed())
     }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
 }
 
 impl Drop for Running {
@@ -98,6 +102,10 @@ impl Sampling {
         });
         started.recv().unwrap();
         Self { stop, taken, deep, thread }
+    }
+
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// Waits for so many samples.

@@ -8,5 +8,6 @@
 mod collector;
 mod grpc;
 mod http;
+mod kill;
 mod packets;
 mod push;

@@ -106,6 +106,29 @@ fn packets_of_an_agent_that_is_started_again_and_again_lack_no_name() {
     assert!(known.len() >= 2, "{known:?}");
 }
 
+/// Has OpenTelemetry's own messages read the files of a folder, and follow all that is referred to.
+fn other_people_read(folder: &Path) {
+    let Ok(python) = std::env::var("THROUGHLINE_OTLP_PYTHON") else {
+        testkit::skip("OpenTelemetry's messages for Python are not installed");
+        return;
+    };
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../agent/tests/it/otlp_peer.py");
+    let files: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    let read = Command::new(python).args([script, "read"]).args(&files).output().unwrap();
+    assert!(read.status.success(), "{}", stderr(&read));
+    assert_eq!(stdout(&read).lines().count(), files.len());
+    for line in stdout(&read).lines() {
+        let packet: serde_json::Value = serde_json::from_str(line).unwrap();
+        for profile in packet["profiles"].as_array().unwrap() {
+            assert_eq!(profile["attributes"]["host.name"], "renamed");
+            assert_eq!(profile["type"], "samples");
+            let begin = profile["begin"].as_u64().unwrap();
+            let mut times = profile["times"].as_array().unwrap().iter();
+            assert!(times.all(|at| (begin..begin + 300_000_000).contains(&at.as_u64().unwrap())));
+        }
+    }
+}
+
 #[test]
 fn labels_of_the_configuration_and_of_the_machine_are_on_every_process() {
     if !can_sample() {
@@ -129,6 +152,7 @@ fn labels_of_the_configuration_and_of_the_machine_are_on_every_process() {
             assert_eq!(find("os.type"), Some("linux"));
         }
     }
+    other_people_read(&kept);
     // What lies there can be sent again, as often as one likes: here to another folder.
     let files: Vec<_> = fs::read_dir(&kept).unwrap().map(|it| it.unwrap().path()).collect();
     for _ in 0..2 {

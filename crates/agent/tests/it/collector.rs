@@ -11,7 +11,7 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -43,7 +43,7 @@ pub(crate) fn answer(
 }
 
 impl Collector {
-    /// Listens at an address; port 0 is any.
+    /// Listens at an address; port 0 is any. Speaks HTTP/2 to those who do.
     pub(crate) fn start(address: &str, script: Vec<Response<Full<Bytes>>>) -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let script: Script = Arc::new(Mutex::new(script.into()));
@@ -90,9 +90,18 @@ async fn serve(listener: TcpListener, seen: Arc<Mutex<Vec<Seen>>>, script: Scrip
                 Ok::<_, Infallible>(next.unwrap_or_else(|| answer(200, &[], b"")))
             }
         });
-        tokio::spawn(
-            hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(socket), service),
-        );
+        tokio::spawn(async move {
+            let mut begin = [0; 2];
+            // HTTP/2 begins with `PRI`, what is posted with `POST`; both come in one piece.
+            let is_http2 = socket.peek(&mut begin).await.is_ok() && begin == *b"PR";
+            let io = TokioIo::new(socket);
+            if is_http2 {
+                let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                drop(server.serve_connection(io, service).await);
+            } else {
+                let server = hyper::server::conn::http1::Builder::new();
+                drop(server.serve_connection(io, service).await);
+            }
+        });
     }
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use testkit::pki::Authority;
 use testkit::{Running, wait_for};
 
+use crate::collector::{Collector, answer};
 use crate::http::settings;
 use crate::packets::packet;
 
@@ -128,4 +129,28 @@ fn an_encrypted_collector_is_known_by_its_certificate() {
     assert_eq!(send(&grpcs, &ours), Attempt::Delivered { rejected_profiles: 0 });
     let told = wait_for("the packet", || peer.told.lock().unwrap().first().cloned());
     assert_eq!(told["profiles"][0]["stacks"], serde_json::json!([["work_of_a"]]));
+}
+
+#[test]
+fn a_collector_that_knows_no_gzip_gets_packets_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let ok = || answer(200, &[("grpc-status", "0")], b"");
+    let unknown = [("grpc-status", "12"), ("grpc-accept-encoding", "identity")];
+    let collector = Collector::start("127.0.0.1:0", vec![answer(200, &unknown, b""), ok(), ok()]);
+    let url = format!("grpc://{}", collector.address);
+    let agent = Agent::start(settings(folder.path(), &[url])).unwrap();
+    let packets = [packet(1, &["a"]), packet(2, &["b"])];
+    packets.iter().for_each(|packet| agent.offer(packet.clone()));
+    wait_for("both", || (agent.status().targets[0].1.delivered == 2).then_some(()));
+    assert!(agent.stop(Duration::from_secs(30)).targets[0].1.dropped.is_empty());
+    let requests = collector.requests();
+    let frame = |is_compressed: u8, message: &[u8]| {
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        [&[is_compressed][..], &length, message].concat()
+    };
+    let [first, second] = &packets;
+    let expected = [frame(1, &first.gzip()), frame(0, &first.bytes), frame(0, &second.bytes)];
+    assert_eq!(requests.iter().map(|seen| seen.body.to_vec()).collect::<Vec<_>>(), expected);
+    assert_eq!(requests[0].headers["grpc-encoding"], "gzip");
+    assert!(!requests[1].headers.contains_key("grpc-encoding"));
 }

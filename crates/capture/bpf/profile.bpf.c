@@ -386,7 +386,7 @@ static __always_inline void begin(struct scratch *s, struct task_struct *task)
 	s->head.stack_bytes = 0;
 	s->head.known_ns = 0;
 	s->head.end = END_NONE;
-	s->head.pc = s->head.sp = s->head.fp = 0;
+	s->head.pc = s->head.sp = s->head.fp = s->head.lr = 0;
 	bpf_get_current_comm(s->head.comm, sizeof(s->head.comm));
 }
 

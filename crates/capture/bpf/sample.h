@@ -35,6 +35,7 @@ struct sample_head {
 	__u64 pc; /* the user registers where the walk began */
 	__u64 sp;
 	__u64 fp;
+	__u64 lr; /* aarch64 */
 	__s32 tid;
 	__s32 tgid;
 	__u32 cpu;

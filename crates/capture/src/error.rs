@@ -20,6 +20,23 @@ pub enum Error {
         /// What libbpf said.
         source: libbpf_rs::Error,
     },
+    /// This user may sample nothing.
+    #[error(
+        "sampling {} is not allowed: {}",
+        if *of_all { "the whole machine" } else { "processes" },
+        if *of_all {
+            "it needs root, or CAP_PERFMON and better CAP_BPF, too; a command or own processes need less"
+        } else {
+            "it needs root, or CAP_PERFMON and better CAP_BPF, too, or kernel.perf_event_paranoid of at most 2"
+        }
+    )]
+    NotAllowed {
+        /// Whether it was to be of all processes.
+        of_all: bool,
+        /// Why no program of the kernel was taken.
+        #[source]
+        refused: Option<Box<Error>>,
+    },
     /// A system call failed.
     #[error("cannot {step}")]
     Os {

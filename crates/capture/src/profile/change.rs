@@ -74,24 +74,25 @@ pub(super) fn changes<'a>(
     bytes: &'a [u8],
     malformed: &'a mut u64,
 ) -> impl Iterator<Item = Timed> + 'a {
+    records(bytes).filter_map(|record| {
+        let found = record.and_then(|(kind, misc, body)| timed(kind, misc, body));
+        *malformed += u64::from(found.is_none());
+        found.flatten()
+    })
+}
+
+/// What the kernel wrote into a ring: kind, `misc` and body of each record; `None` for one that is cut, which is the last.
+pub(super) fn records(bytes: &[u8]) -> impl Iterator<Item = Option<(u32, u16, &[u8])>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        loop {
-            let mut head = Fields(rest);
-            let (kind, misc, size) = (head.u32()?, head.u16()?, head.u16()?);
-            let Some((record, behind)) = rest.split_at_checked(usize::from(size).max(8)) else {
-                *malformed += 1;
-                rest = &[];
-                return None;
-            };
-            rest = behind;
-            let body = record.get(8..).unwrap_or_default();
-            match timed(kind, misc, body) {
-                Some(Some(found)) => return Some(found),
-                Some(None) => {}
-                None => *malformed += 1,
-            }
-        }
+        let mut head = Fields(rest);
+        let (kind, misc, size) = (head.u32()?, head.u16()?, head.u16()?);
+        let Some((record, behind)) = rest.split_at_checked(usize::from(size).max(8)) else {
+            rest = &[];
+            return Some(None);
+        };
+        rest = behind;
+        Some(Some((kind, misc, record.get(8..).unwrap_or_default())))
     })
 }
 
@@ -175,7 +176,7 @@ fn kernel_code(body: &[u8]) -> Option<Option<Timed>> {
 }
 
 /// A cursor over a record.
-struct Fields<'a>(&'a [u8]);
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -184,7 +185,7 @@ impl<'a> Fields<'a> {
         Some(*array)
     }
 
-    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub(super) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(bytes)
@@ -198,15 +199,15 @@ impl<'a> Fields<'a> {
         self.array().map(u16::from_ne_bytes)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(super) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_ne_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_ne_bytes)
     }
 
-    fn pid(&mut self) -> Option<Pid> {
+    pub(super) fn pid(&mut self) -> Option<Pid> {
         self.u32().map(|pid| Pid::new(pid.cast_signed()))
     }
 

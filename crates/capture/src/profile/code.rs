@@ -28,6 +28,7 @@ pub(super) struct Code {
     /// What the file was when it was opened: what another program writes into it later is not what is mapped.
     stamp: Option<Stamp>,
     mapped: Contents,
+    for_whom: ForWhom,
     head: OnceLock<Option<Head>>,
     rows: OnceLock<Result<Rows, WithoutRows>>,
     functions: OnceLock<Option<Functions>>,
@@ -61,6 +62,15 @@ pub(super) enum Identity {
     BuildId(String),
     /// Of one without: a hash of its ends and its length, in hexadecimal digits.
     Hash(String),
+}
+
+/// Who reads a file's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ForWhom {
+    /// The sampling program, and this one.
+    Program,
+    /// This program alone.
+    Here,
 }
 
 /// Why a file has no rows.
@@ -97,7 +107,12 @@ impl Code {
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] when it is not to be had.
-    pub(super) fn open(file: &CodeFile, pid: Pid, range: (u64, u64)) -> io::Result<Self> {
+    pub(super) fn open(
+        file: &CodeFile,
+        pid: Pid,
+        range: (u64, u64),
+        for_whom: ForWhom,
+    ) -> io::Result<Self> {
         let source = open(file, pid, range)?;
         let stamp = match &source {
             Source::File(file) => Some(Stamp::of(file)?),
@@ -107,6 +122,7 @@ impl Code {
             source,
             stamp,
             mapped: file.contents.clone(),
+            for_whom,
             head: OnceLock::new(),
             rows: OnceLock::new(),
             functions: OnceLock::new(),
@@ -237,7 +253,12 @@ impl Code {
                 return Err(WithoutRows::Unreadable);
             }
             let table = table.ok_or(WithoutRows::NoneFound)?;
-            Rows::new(&table).map_err(|_kernel| WithoutRows::NoMemory)
+            match self.for_whom {
+                ForWhom::Program => {
+                    Rows::in_kernel(&table).map_err(|_kernel| WithoutRows::NoMemory)
+                }
+                ForWhom::Here => Ok(Rows::in_memory(&table)),
+            }
         };
         self.rows.get_or_init(read).as_ref().map_err(|why| *why)
     }

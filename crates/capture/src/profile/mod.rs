@@ -12,6 +12,7 @@
 //!
 //! Three threads: one follows the kernel and waits for nothing else, one reads files, and whoever called finds names.
 
+mod backend;
 mod cache;
 mod cgroup;
 mod cgroup_path;
@@ -19,6 +20,7 @@ mod change;
 mod code;
 mod context;
 mod control;
+mod copies;
 mod epoch;
 mod jit;
 mod kernel_code;
@@ -81,6 +83,20 @@ pub struct Config {
     pub off_cpu: bool,
     /// What it may cost; beyond it fewer and shorter samples are taken.
     pub budget: Budget,
+    /// Whether to sample by copies of stacks although a program in the kernel might be allowed.
+    pub copies_only: bool,
+}
+
+/// What takes the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Means {
+    /// A program in the kernel, which walks stacks.
+    Program,
+    /// The kernel's events with copies of stacks, because programs are not allowed: no times off the CPU, and stacks of some KiB.
+    Copies {
+        /// Whether samples have the kernel's frames, which takes more rights.
+        with_kernel: bool,
+    },
 }
 
 /// What is so at a moment.
@@ -246,18 +262,23 @@ pub struct Report {
 pub fn sample(
     config: &Config,
     stop: &AtomicBool,
-    started: impl FnOnce(),
+    started: impl FnOnce(Means),
     mut each: impl FnMut(Seen),
 ) -> Result<Report> {
     let (to_here, messages) = channel();
     let in_flight = InFlight::default();
+    let caller = Tid::new(rustix::thread::gettid().as_raw_nonzero().get());
     thread::scope(|scope| {
-        let sampler = scope.spawn(|| Sampler::run(config, stop, to_here, &in_flight));
+        let sampler = scope.spawn(|| Sampler::run(config, stop, to_here, &in_flight, caller));
         let mut started = Some(started);
         let (mut samples, mut python) = (0, PythonCounts::default());
         for message in messages {
             match message {
-                Message::Started => started.take().into_iter().for_each(|started| started()),
+                Message::Started(means) => {
+                    if let Some(started) = started.take() {
+                        started(means);
+                    }
+                }
                 Message::Sample { bytes, process, kernel } => {
                     if let Some(raw) = RawSample::read(&bytes) {
                         samples += 1;

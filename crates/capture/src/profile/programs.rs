@@ -102,7 +102,7 @@ pub(super) struct Programs<'obj> {
 }
 
 impl<'obj> Programs<'obj> {
-    /// Loads it; nothing is sampled yet.
+    /// Loads it. Nothing is sampled yet, but what processes do to their code is followed.
     ///
     /// # Errors
     /// [`Error::Bpf`] when the kernel refuses.
@@ -125,20 +125,22 @@ impl<'obj> Programs<'obj> {
             .set_max_entries(scratches)
             .map_err(Error::bpf("open the sampling program"))?;
         let skeleton = open.load().map_err(Error::bpf("load the sampling program"))?;
-        Ok(Self {
+        let mut loaded = Self {
             skeleton,
             links: Vec::new(),
             clocks: Vec::new(),
             off_cpu: config.off_cpu,
             pythons: python::Told::default(),
-        })
+        };
+        loaded.follow()?;
+        Ok(loaded)
     }
 
     /// Follows what processes do to their code. Comes before anything is read of them.
     ///
     /// # Errors
     /// [`Error::Bpf`] when the kernel refuses.
-    pub(super) fn follow(&mut self) -> Result<()> {
+    fn follow(&mut self) -> Result<()> {
         let programs = &self.skeleton.progs;
         for program in [&programs.on_exec, &programs.on_exit, &programs.on_fork] {
             self.links.push(program.attach().map_err(Error::bpf("attach the sampling program"))?);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::Means;
 use super::processes::Process;
 use super::{KernelFrame, Moment};
 
@@ -13,7 +14,7 @@ const MAX_WAITING_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) enum Message {
     /// The clocks run.
-    Started,
+    Started(Means),
     /// A sample, as the ring gave it, its process as it was then, and its frames in the kernel.
     Sample { bytes: Vec<u8>, process: Option<Arc<Process>>, kernel: Vec<KernelFrame> },
     /// All until a moment was given.

@@ -15,39 +15,60 @@ const BLOCK_ROWS: usize = 64;
 
 /// `struct block` of `bpf/sample.h`.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Block {
     start: [u32; BLOCK_ROWS],
     rule: [u32; BLOCK_ROWS],
 }
 
-/// The rows of a file in a map of the kernel, which is mapped here: they are held once.
+/// The rows of a file.
 #[derive(Debug)]
 pub(super) struct Rows {
-    map: MapHandle,
     base: u64,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// In a map of the kernel, which is mapped here: they are held once.
+    Map(Shared),
+    /// Here alone.
+    Memory(Vec<Block>),
+}
+
+/// A map of the kernel, and its memory.
+#[derive(Debug)]
+struct Shared {
+    map: MapHandle,
     blocks: NonNull<Block>,
     count: usize,
 }
 
 // SAFETY: nothing writes to the memory once it is filled.
-unsafe impl Send for Rows {}
+unsafe impl Send for Shared {}
 // SAFETY: as above.
-unsafe impl Sync for Rows {}
+unsafe impl Sync for Shared {}
 
 impl Rows {
+    /// Puts a table's rows where this program alone reads them.
+    pub(super) fn in_memory(table: &Table) -> Self {
+        let none = Block { start: [0; BLOCK_ROWS], rule: [0; BLOCK_ROWS] };
+        let mut blocks = vec![none; table.len().div_ceil(BLOCK_ROWS)];
+        fill(&mut blocks, table);
+        Self { base: table.base(), place: Place::Memory(blocks) }
+    }
+
     /// Puts a table's rows into a map.
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn new(table: &Table) -> io::Result<Self> {
-        let count = table.len().div_ceil(BLOCK_ROWS);
+    pub(super) fn in_kernel(table: &Table) -> io::Result<Self> {
+        let count = table.len().div_ceil(BLOCK_ROWS).max(1);
         let entries = u32::try_from(count).map_err(|_many| io::ErrorKind::OutOfMemory)?;
         let block_bytes = u32::try_from(size_of::<Block>()).unwrap_or(u32::MAX);
         let flags = libbpf_sys::BPF_F_MMAPABLE;
         let map =
             inner_map("unwind_rows", block_bytes, entries, flags).map_err(io::Error::other)?;
-        let count = count.max(1);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, of which nobody else knows.
         let memory = unsafe {
@@ -61,30 +82,23 @@ impl Rows {
             )?
         };
         let blocks = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let new = Self { map, base: table.base(), blocks, count };
+        let shared = Shared { map, blocks, count };
         // SAFETY: the mapping has room for so many blocks, which are valid with all bits zero; nobody else has it yet.
-        let to = unsafe { std::slice::from_raw_parts_mut(new.blocks.as_ptr(), count) };
-        let rows: Vec<(u32, u32)> =
-            table.rows().map(|(start, rule)| (start, rule.bits())).collect();
-        for (block, rows) in to.iter_mut().zip(rows.chunks(BLOCK_ROWS)) {
-            let last = rows.last().copied().unwrap_or_default();
-            let padded = rows.iter().copied().chain(std::iter::repeat(last));
-            let places = block.start.iter_mut().zip(&mut block.rule);
-            for ((start, rule), row) in places.zip(padded) {
-                (*start, *rule) = row;
-            }
-        }
-        Ok(new)
+        fill(unsafe { std::slice::from_raw_parts_mut(shared.blocks.as_ptr(), count) }, table);
+        Ok(Self { base: table.base(), place: Place::Map(shared) })
     }
 
     /// The map, for the program.
-    pub(super) const fn map(&self) -> &MapHandle {
-        &self.map
+    pub(super) const fn map(&self) -> Option<&MapHandle> {
+        match &self.place {
+            Place::Map(shared) => Some(&shared.map),
+            Place::Memory(_) => None,
+        }
     }
 
     /// How many blocks.
     pub(super) fn blocks(&self) -> u32 {
-        u32::try_from(self.count).unwrap_or(u32::MAX)
+        u32::try_from(self.all().len()).unwrap_or(u32::MAX)
     }
 
     /// The file's address that rows count from.
@@ -104,15 +118,33 @@ impl Rows {
         found.map_or(Rule::UNKNOWN, |bits| Rule::from_bits(*bits))
     }
 
-    const fn all(&self) -> &[Block] {
-        // SAFETY: the mapping lives as long as `self`, has so many blocks, and is not written to.
-        unsafe { std::slice::from_raw_parts(self.blocks.as_ptr(), self.count) }
+    fn all(&self) -> &[Block] {
+        match &self.place {
+            // SAFETY: the mapping lives as long as `self`, has so many blocks, and is not written to.
+            Place::Map(shared) => unsafe {
+                std::slice::from_raw_parts(shared.blocks.as_ptr(), shared.count)
+            },
+            Place::Memory(blocks) => blocks,
+        }
     }
 }
 
-impl Drop for Rows {
+/// Rows behind the last one are as the last one.
+fn fill(to: &mut [Block], table: &Table) {
+    let rows: Vec<(u32, u32)> = table.rows().map(|(start, rule)| (start, rule.bits())).collect();
+    for (block, rows) in to.iter_mut().zip(rows.chunks(BLOCK_ROWS)) {
+        let last = rows.last().copied().unwrap_or_default();
+        let padded = rows.iter().copied().chain(std::iter::repeat(last));
+        let places = block.start.iter_mut().zip(&mut block.rule);
+        for ((start, rule), row) in places.zip(padded) {
+            (*start, *rule) = row;
+        }
+    }
+}
+
+impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length, and nothing borrows from it.
+        // SAFETY: the mapping was made with this length, and nothing borrows from it.
         let unmapped =
             unsafe { munmap(self.blocks.as_ptr().cast(), self.count * size_of::<Block>()) };
         debug_assert!(unmapped.is_ok(), "{self:?}");

@@ -91,11 +91,11 @@ impl<'a> RawSample<'a> {
     /// Reads one; `None` when it is not as the program writes it.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut rest = bytes;
-        let mut words = [0; 8];
+        let mut words = [0; 9];
         for word in &mut words {
             *word = u64::from_ne_bytes(take(&mut rest)?);
         }
-        let [time_ns, process_start_ns, weight_ns, known_ns, cgroup, pc, sp, fp] = words;
+        let [time_ns, process_start_ns, weight_ns, known_ns, cgroup, pc, sp, fp, lr] = words;
         let (tid, pid) =
             (i32::from_ne_bytes(take(&mut rest)?), i32::from_ne_bytes(take(&mut rest)?));
         let cpu = u32::from_ne_bytes(take(&mut rest)?);
@@ -123,7 +123,7 @@ impl<'a> RawSample<'a> {
             off_cpu: off_cpu != 0,
             known_ns,
             cgroup,
-            registers: Registers { pc, sp, fp, lr: 0 },
+            registers: Registers { pc, sp, fp, lr },
             tid: Tid::new(tid),
             pid: Pid::new(pid),
             cpu: CpuId::new(cpu),
@@ -134,6 +134,75 @@ impl<'a> RawSample<'a> {
             stack,
             python,
         })
+    }
+
+    /// One of a thread that ran, with a copy of its stack, for whoever walks it here. `kernel`: addresses in this machine's order of bytes.
+    pub(super) fn of_copy(
+        (time_ns, weight_ns): (u64, u64),
+        process_start_ns: u64,
+        (pid, tid, cpu): (Pid, Tid, CpuId),
+        registers: Registers,
+        kernel: &'a [u8],
+        stack: &'a [u8],
+    ) -> Self {
+        Self {
+            time_ns,
+            process_start_ns,
+            weight_ns,
+            off_cpu: false,
+            known_ns: 0,
+            cgroup: 0,
+            registers,
+            tid,
+            pid,
+            cpu,
+            end: if stack.is_empty() { StackEnd::None } else { StackEnd::NoProcess },
+            name: [0; COMM_BYTES],
+            user: &[],
+            kernel,
+            stack,
+            python: RawPython { end: PythonEnd::None, minor: 0, records: 0, bytes: &[] },
+        }
+    }
+
+    /// As the program would have written it.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let Registers { pc, sp, fp, lr } = self.registers;
+        let words = [
+            self.time_ns,
+            self.process_start_ns,
+            self.weight_ns,
+            self.known_ns,
+            self.cgroup,
+            pc,
+            sp,
+            fp,
+            lr,
+        ];
+        let short = |bytes: &[u8]| u16::try_from(bytes.len() / 8).unwrap_or(u16::MAX).to_ne_bytes();
+        let end = StackEnd::ALL.iter().position(|end| *end == self.end);
+        let end = end.and_then(|end| u8::try_from(end).ok()).unwrap_or(0);
+        let python_end = PythonEnd::ALL.iter().position(|end| *end == self.python.end);
+        let python_end = python_end.and_then(|end| u8::try_from(end).ok()).unwrap_or(0);
+        [
+            words.map(u64::to_ne_bytes).as_flattened(),
+            &self.tid.get().to_ne_bytes(),
+            &self.pid.get().to_ne_bytes(),
+            &self.cpu.get().to_ne_bytes(),
+            &short(self.kernel),
+            &short(self.user),
+            &u32::try_from(self.stack.len()).unwrap_or(u32::MAX).to_ne_bytes(),
+            &[end, u8::from(self.off_cpu)],
+            &self.python.records.to_ne_bytes(),
+            &u32::try_from(self.python.bytes.len()).unwrap_or(u32::MAX).to_ne_bytes(),
+            &[python_end, self.python.minor, 0, 0],
+            &self.name,
+            self.user,
+            self.kernel,
+            self.stack,
+            self.python.bytes,
+        ]
+        .concat()
     }
 
     /// Addresses of the user stack, the innermost first; those of callers lie inside the call.
@@ -155,4 +224,23 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (array, behind) = rest.split_first_chunk()?;
     *rest = behind;
     Some(*array)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let kernel = [1_u64, 2, 3].map(u64::to_ne_bytes);
+        let who = (Pid::new(5), Tid::new(6), CpuId::new(7));
+        let registers = Registers { pc: 8, sp: 9, fp: 10, lr: 11 };
+        let sample =
+            RawSample::of_copy((1, 2), 3, who, registers, kernel.as_flattened(), &[4; 100]);
+        let bytes = sample.to_bytes();
+        assert_eq!(RawSample::read(&bytes), Some(sample));
+        for cut in 0..bytes.len() {
+            assert_eq!(RawSample::read(&bytes[..cut]), None);
+        }
+    }
 }

@@ -5,17 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
+use std::thread;
 use std::time::Duration;
 
-use model::Pid;
+use model::{Pid, Tid};
 
+use super::backend::Backend;
 use super::change::{Change, Timed, changes};
 use super::control::{Controller, Settings, Used};
 use super::kernel_code::KernelCode;
 use super::off_cpu::Pacer;
 use super::perf::SideBand;
 use super::processes::Processes;
-use super::programs::{Programs, Storage};
+use super::programs::Storage;
 use super::queue::{InFlight, Message, Queue};
 use super::sample::{RawSample, StackEnd};
 use super::tables::Tables;
@@ -30,7 +32,7 @@ const TICK: Duration = Duration::from_millis(100);
 const STACKS_PER_TICK: (u64, u64) = (64, 1024);
 
 pub(super) struct Sampler<'obj> {
-    programs: Programs<'obj>,
+    backend: Backend<'obj>,
     side_bands: Vec<SideBand>,
     processes: Processes,
     tables: Tables,
@@ -62,14 +64,17 @@ impl Sampler<'_> {
         stop: &AtomicBool,
         to: Sender<Message>,
         in_flight: &InFlight,
+        caller: Tid,
     ) -> Result<Report> {
         let mut storage = Storage::new();
-        let programs = Programs::load(&mut storage, config)?;
+        let cpus = scan::online_cpus().map_err(Error::os("list the CPUs"))?;
+        let (backend, side_bands) = Backend::open(&mut storage, config, &cpus, caller)?;
+        let tables = Tables::new(backend.for_whom());
         let sampler = Sampler {
-            programs,
-            side_bands: Vec::new(),
+            backend,
+            side_bands,
             processes: Processes::default(),
-            tables: Tables::new(),
+            tables,
             kernel: KernelCode::default(),
             told: BTreeSet::new(),
             waiting: BTreeSet::new(),
@@ -81,30 +86,24 @@ impl Sampler<'_> {
             to,
             in_flight,
         };
-        sampler.go(config, stop)
+        sampler.go(config, &cpus, stop)
     }
 
-    fn go(mut self, config: &Config, stop: &AtomicBool) -> Result<Report> {
-        let cpus = scan::online_cpus().map_err(Error::os("list the CPUs"))?;
-        self.programs.follow()?;
+    fn go(mut self, config: &Config, cpus: &[i32], stop: &AtomicBool) -> Result<Report> {
         let samples_per_second = config.frequency_hz.saturating_mul(cpus.len() as u64);
         let (fewest, most) = STACKS_PER_TICK;
         let stacks_per_tick = (samples_per_second / 8).clamp(fewest, most).cast_signed();
-        for cpu in &cpus {
-            let opened = SideBand::open(*cpu).map_err(Error::os("follow what processes map"))?;
-            self.side_bands.push(opened);
-        }
         // What happens while these are read is in the side bands already, and comes after.
         let listed = config.processes.as_deref();
         for pid in listed.unwrap_or_default() {
-            self.programs.list(*pid)?;
+            self.backend.list(*pid)?;
         }
         let at_ns = clock::monotonic_ns();
         for change in scan::processes(listed) {
             self.processes.apply(at_ns, change);
         }
         self.processes.take_changed();
-        self.programs.allow_stacks(stacks_per_tick);
+        self.backend.allow_stacks(stacks_per_tick);
         // Of these the first samples shall be whole, however deep their stacks.
         for pid in listed.unwrap_or_default() {
             self.want(*pid)?;
@@ -114,31 +113,40 @@ impl Sampler<'_> {
         }
         let queue = Rc::new(RefCell::new(Queue::new(self.in_flight)));
         let into = Rc::clone(&queue);
-        let ring = self.programs.ring(move |bytes| into.borrow_mut().push(bytes))?;
+        let ring = match &self.backend {
+            Backend::Programs(programs) => {
+                Some(programs.ring(move |bytes| into.borrow_mut().push(bytes))?)
+            }
+            Backend::Copies(_) => None,
+        };
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let length_ns = config.duration.map_or(u64::MAX, nanoseconds);
         let mut controller =
             Controller::new(config.budget.clone(), config.frequency_hz, cpus.len());
-        self.programs.set(&controller.settings())?;
+        self.backend.set(&controller.settings())?;
         let mut pacer = Pacer::new(config.frequency_hz, cpus.len());
-        let counts = self.programs.counts();
-        self.programs.set_pace(pacer.next(clock::monotonic_ns(), &counts));
+        let counts = self.backend.counts();
+        self.backend.set_pace(pacer.next(clock::monotonic_ns(), &counts));
         self.end_ns = clock::monotonic_ns().saturating_add(length_ns);
-        self.programs.start(&cpus, config.frequency_hz, self.end_ns)?;
+        self.backend.start(cpus, config, self.end_ns)?;
         let mut next_tick_ns = 0;
-        let mut is_heard = self.to.send(Message::Started).is_ok();
+        let mut is_heard = self.to.send(Message::Started(self.backend.means())).is_ok();
         loop {
             let is_over = !is_heard || self.is_over(stop);
             if !is_over {
-                match ring.poll(TICK) {
+                match ring.as_ref().map(|ring| ring.poll(TICK)) {
+                    None => wait_for_copies(),
                     // A debugger, or a machine that was suspended.
-                    Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
-                    polled => polled.map_err(Error::bpf("wait for samples"))?,
+                    Some(Err(error)) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
+                    Some(polled) => polled.map_err(Error::bpf("wait for samples"))?,
                 }
             }
             // What happened before this moment is in the side bands when they are read after it.
             let until_ns = if is_over { u64::MAX } else { clock::monotonic_ns() };
-            ring.consume().map_err(Error::bpf("read samples"))?;
+            match &ring {
+                Some(ring) => ring.consume().map_err(Error::bpf("read samples"))?,
+                None => self.read_copies(&mut queue.borrow_mut()),
+            }
             let samples = queue.borrow_mut().take(until_ns);
             self.turn(samples)?;
             self.is_over(stop);
@@ -147,12 +155,12 @@ impl Sampler<'_> {
                 self.report.no_room = queue.no_room;
                 self.report.malformed_samples = queue.malformed + self.unreadable;
             }
-            self.report.counts = self.programs.counts();
+            self.report.counts = self.backend.counts();
             let time_ns = if is_over { clock::monotonic_ns() } else { until_ns };
             if controller.is_due(time_ns) {
                 let used = self.used(&controller);
                 if controller.look(time_ns, used) {
-                    self.programs.set(&controller.settings())?;
+                    self.backend.set(&controller.settings())?;
                 }
             }
             is_heard = self.tell_moment(time_ns, controller.settings());
@@ -161,17 +169,24 @@ impl Sampler<'_> {
             }
             // A turn may come before its time.
             if time_ns >= next_tick_ns {
-                self.programs.allow_stacks(stacks_per_tick);
-                self.programs.set_pace(pacer.next(clock::monotonic_ns(), &self.report.counts));
+                self.backend.allow_stacks(stacks_per_tick);
+                self.backend.set_pace(pacer.next(clock::monotonic_ns(), &self.report.counts));
                 next_tick_ns = time_ns.saturating_add(nanoseconds(TICK));
             }
         }
         drop(ring);
         self.report.files = self.tables.left_out;
-        self.report.python.processes_left_out = self.programs.pythons_left_out();
+        self.report.python.processes_left_out = self.backend.pythons_left_out();
         self.report.processes_left_out = self.processes.left_out();
         self.report.kernel_functions_left_out = self.kernel.left_out();
         Ok(self.report)
+    }
+
+    fn read_copies(&mut self, queue: &mut Queue<'_>) {
+        if let Backend::Copies(copies) = &mut self.backend {
+            copies.read(|sample| queue.push(sample));
+            queue.malformed = copies.malformed();
+        }
     }
 
     /// Goes through samples and all that happened, in order.
@@ -235,7 +250,7 @@ impl Sampler<'_> {
     fn want(&mut self, pid: Pid) -> Result<()> {
         let Some(process) = self.processes.get(pid) else { return Ok(()) };
         if self.tables.prepare(pid, process) {
-            self.programs.tell(pid, process)?;
+            self.backend.tell(pid, process)?;
             self.told.insert(pid);
         } else {
             self.waiting.insert(pid);
@@ -245,7 +260,7 @@ impl Sampler<'_> {
 
     /// Tells the program of the processes whose files were read meanwhile.
     fn tell_those_read(&mut self, patience: Duration) -> Result<()> {
-        if self.tables.take_read(self.programs.tables(), patience)? {
+        if self.tables.take_read(self.backend.tables(), patience)? {
             for pid in std::mem::take(&mut self.waiting) {
                 self.want(pid)?;
             }
@@ -281,7 +296,7 @@ impl Sampler<'_> {
     fn is_over(&mut self, stop: &AtomicBool) -> bool {
         let is_over = stop.load(Ordering::Relaxed) || clock::monotonic_ns() >= self.end_ns;
         if is_over {
-            self.programs.stop();
+            self.backend.stop();
         }
         is_over
     }
@@ -313,14 +328,20 @@ impl Sampler<'_> {
         for pid in gone {
             self.processes.forget(pid);
             if self.told.remove(&pid) {
-                self.programs.forget(pid);
+                self.backend.forget(pid);
             }
         }
         if !self.processes.take_ended().is_empty() {
             self.processes.forget_unused_files();
-            self.tables.forget_unused(self.programs.tables());
+            self.tables.forget_unused(self.backend.tables());
         }
     }
+}
+
+/// Rings of copies are read at their time: waiting for their events would end at once when the process that they were opened for has ended.
+#[expect(clippy::disallowed_methods, reason = "there is nothing to wait for but the time")]
+fn wait_for_copies() {
+    thread::sleep(TICK);
 }
 
 /// The first thread of a process ended.

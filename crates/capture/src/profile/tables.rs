@@ -10,7 +10,7 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags};
 use model::Pid;
 
-use super::code::{Code, Stamp, WithoutRows};
+use super::code::{Code, ForWhom, Stamp, WithoutRows};
 use super::processes::{CodeFile, Process};
 use crate::error::{Error, Result};
 
@@ -44,11 +44,12 @@ pub(super) struct Tables {
     /// Bounded by the files that processes have mapped.
     being_read: usize,
     pub(super) left_out: FilesLeftOut,
+    for_whom: ForWhom,
 }
 
 impl Tables {
     /// Starts the thread that reads; it ends when this is dropped and it has read the file that it is at.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(for_whom: ForWhom) -> Self {
         let (unread, to_read) = channel::<Arc<Code>>();
         let (done, read) = channel();
         thread::spawn(move || read_all(&to_read, &done));
@@ -60,6 +61,7 @@ impl Tables {
             read,
             being_read: 0,
             left_out: FilesLeftOut::default(),
+            for_whom,
         }
     }
 
@@ -82,12 +84,16 @@ impl Tables {
         is_ready
     }
 
-    /// Gives tables that were read to the program; whether there were any. Waits for the next one, if something is being read, but no
+    /// Gives tables that were read to the program, if there is one; whether there were any. Waits for the next one, if something is being read, but no
     /// longer than this.
     ///
     /// # Errors
     /// [`Error::Bpf`] when the kernel takes no more tables.
-    pub(super) fn take_read(&mut self, outer: &impl MapCore, patience: Duration) -> Result<bool> {
+    pub(super) fn take_read(
+        &mut self,
+        outer: Option<&impl MapCore>,
+        patience: Duration,
+    ) -> Result<bool> {
         let mut any = false;
         let mut patience = patience;
         while self.being_read > 0 {
@@ -110,7 +116,7 @@ impl Tables {
         self.being_read
     }
 
-    fn settle(&mut self, code: Arc<Code>, outer: &impl MapCore) -> Result<()> {
+    fn settle(&mut self, code: Arc<Code>, outer: Option<&impl MapCore>) -> Result<()> {
         self.left_out.python_unsupported += u64::from(matches!(code.python(), Some(Err(_))));
         let rows = match code.rows() {
             Ok(rows) => rows,
@@ -124,13 +130,17 @@ impl Tables {
                 return Ok(());
             }
         };
+        let Some((outer, map)) = outer.zip(rows.map()) else {
+            code.settle(0);
+            return Ok(());
+        };
         let next = u32::try_from(self.numbered.len()).unwrap_or(u32::MAX) + 1;
         let Some(number) = self.free.pop().or((next <= MAX_TABLES).then_some(next)) else {
             self.left_out.no_room += 1;
             code.settle(0);
             return Ok(());
         };
-        let descriptor = rows.map().as_fd().as_raw_fd().to_ne_bytes();
+        let descriptor = map.as_fd().as_raw_fd().to_ne_bytes();
         outer
             .update(&number.to_ne_bytes(), &descriptor, MapFlags::ANY)
             .map_err(Error::bpf("give the program an unwind table"))?;
@@ -140,11 +150,12 @@ impl Tables {
     }
 
     /// Forgets files that no process has mapped.
-    pub(super) fn forget_unused(&mut self, outer: &impl MapCore) {
+    pub(super) fn forget_unused(&mut self, outer: Option<&impl MapCore>) {
         let free = &mut self.free;
         self.numbered.retain(|number, code| {
             let is_used = Arc::strong_count(code) > 1;
-            let gone = !is_used && outer.delete(&number.to_ne_bytes()).is_ok();
+            let delete = || outer.is_none_or(|it| it.delete(&number.to_ne_bytes()).is_ok());
+            let gone = !is_used && delete();
             if gone {
                 free.push(*number);
             }
@@ -159,7 +170,7 @@ impl Tables {
             return Some(Arc::clone(known));
         }
         // Another process may have it where it can be opened.
-        let Ok(code) = Code::open(file, pid, range) else {
+        let Ok(code) = Code::open(file, pid, range, self.for_whom) else {
             self.left_out.unreadable += 1;
             return None;
         };

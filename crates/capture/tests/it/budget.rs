@@ -32,7 +32,7 @@ fn what_costs_too_much_is_taken_more_seldom_and_less_deep() {
     let report = profile::sample(
         &config,
         &stop,
-        || {},
+        |_| {},
         |seen| match seen {
             Seen::Sample(sample) => {
                 periods.push(sample.weight_ns);

@@ -6,6 +6,7 @@ mod caches;
 mod content;
 mod contexts;
 mod control_groups;
+mod copies;
 mod counts;
 mod devices;
 mod jit;

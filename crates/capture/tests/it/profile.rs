@@ -90,7 +90,7 @@ impl Sampling {
         let (says, started) = mpsc::channel();
         let thread = thread::spawn(move || {
             let mut samples = Vec::new();
-            let started = || says.send(()).unwrap();
+            let started = |_| says.send(()).unwrap();
             let report = profile::sample(&config, &seen, started, |seen| {
                 let Seen::Sample(sample) = seen else { return };
                 let is_deep = sample.end == StackEnd::Root && sample.user.len() > 20;
@@ -126,6 +126,7 @@ pub(crate) fn config(processes: Option<Vec<Pid>>) -> Config {
         duration: None,
         off_cpu: false,
         budget: Budget::default(),
+        copies_only: false,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::profile::{Running, Sampling, compiled, config, is_conserved};
 use crate::support::{are_installed, can_trace, wait_for};
 
 /// Folded stacks of samples by number, as one packet tells them.
-fn stacks(samples: &[&Sample]) -> BTreeMap<String, u64> {
+pub(crate) fn stacks(samples: &[&Sample]) -> BTreeMap<String, u64> {
     let mut packer = Packer::new(Duration::from_secs(3600), 397);
     let mut packets: Vec<_> = samples.iter().filter_map(|sample| packer.add(sample)).collect();
     packets.extend(packer.finish());

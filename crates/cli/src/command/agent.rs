@@ -13,7 +13,7 @@ use anyhow::Context;
 use capture::profile::{Budget, Config, Packer, Report, Seen, sample};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::command::profile::allow_files;
+use crate::command::profile::{allow_files, say_means};
 use crate::command::sending::SendingArgs;
 use crate::log;
 use crate::outcome::{Outcome, complain};
@@ -140,7 +140,6 @@ fn parse_label(text: &str) -> Result<(String, String), &'static str> {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
     log::start();
-    capture::kernel::preflight().context("cannot sample")?;
     let keep = Keep { bytes: args.keep_size, age: args.keep_for };
     let sendings = args.sending.of(&args.send, keep)?;
     let sealed = Arc::default();
@@ -161,6 +160,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
         duration: None,
         off_cpu: args.off_cpu,
         budget: args.budget.budget(sealed),
+        copies_only: false,
     };
     let sampled = watch(&args, &config, &stopped, &agent);
     // Also what was sampled before a failure.
@@ -191,9 +191,10 @@ fn watch(
     let report = sample(
         config,
         stopped,
-        || {
+        |means| {
             allow_files();
             complain("agent: sampling");
+            say_means(means, config.off_cpu);
         },
         |seen| match seen {
             Seen::Sample(sample) => packer.add(&sample).into_iter().for_each(&mut offer),

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use capture::profile::{Budget, Config, Packer, Seen, sample};
+use capture::profile::{Budget, Config, Means, Packer, Seen, sample};
 use clap::{Subcommand, ValueEnum};
 use model::Pid;
 use profile::view::{Weights, diff_text, flame_graph, folded, hottest};
@@ -151,7 +151,6 @@ fn show(args: &ShowArgs) -> anyhow::Result<Outcome> {
 
 /// Samples until the command, the time or the user ends it, writes the profile and prints its hottest stacks.
 fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
-    capture::kernel::preflight().context("cannot sample")?;
     let own = Pid::new(std::process::id().cast_signed());
     let processes = match (args.command.is_empty(), args.pid.is_empty()) {
         (false, _) => Some(vec![own]),
@@ -164,6 +163,7 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
         duration: args.duration,
         off_cpu: args.off_cpu,
         budget: Budget::default(),
+        copies_only: false,
     };
     let stopped = Arc::new(AtomicBool::new(false));
     let _signals = stop::on_signal_set(Arc::clone(&stopped))?;
@@ -179,7 +179,8 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
     let report = sample(
         &config,
         &stopped,
-        || {
+        |means| {
+            say_means(means, args.off_cpu);
             match &mut command {
                 Some(command) => ran = Some(Ran::start(command, stop)),
                 None => complain("sampling; Ctrl-C ends"),
@@ -219,6 +220,20 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
         Some(status) if !status.success() => Ok(Outcome::Exit(code(status))),
         _ => Ok(Outcome::Done),
     }
+}
+
+/// Says in one line what is missing where eBPF programs are not allowed.
+pub(crate) fn say_means(means: Means, off_cpu: bool) {
+    let Means::Copies { with_kernel } = means else { return };
+    let missing = match (with_kernel, off_cpu) {
+        (true, false) => "",
+        (false, false) => ", without the kernel's frames",
+        (true, true) => ", and not of who waits",
+        (false, true) => ", without the kernel's frames and not of who waits",
+    };
+    complain(&format!(
+        "eBPF programs need root, or CAP_BPF and CAP_PERFMON: sampling by copies of stacks, 16 KiB at most{missing}"
+    ));
 }
 
 /// Each file that is sampled stays open: as many as the system allows. The command that is run has its own bound already.

@@ -1,6 +1,8 @@
 //! `throughline profile` of real programs.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -96,5 +98,51 @@ fn what_cannot_be_read_or_run_is_one_line_and_exit_code_2() {
         assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
         assert!(stderr(&run).contains("/no/such/program"), "{}", stderr(&run));
         assert!(!folder.path().join("profile.otlp.gz").exists());
+    }
+}
+
+/// Whoever is nobody samples what is theirs, as far as the machine allows, and is told in one line what is missing.
+#[test]
+fn without_rights_own_commands_are_sampled_or_refused_with_what_it_takes() {
+    const NOBODY: u32 = 65_534;
+    if !can_sample() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let of_nobody = folder.path().join("nobody");
+    fs::create_dir(&of_nobody).unwrap();
+    std::os::unix::fs::chown(&of_nobody, Some(NOBODY), Some(NOBODY)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    // Where nobody may run it.
+    let program = folder.path().join("throughline");
+    let built = env!("CARGO_BIN_EXE_throughline");
+    fs::hard_link(built, &program).or_else(|_| fs::copy(built, &program).map(drop)).unwrap();
+    fs::write(folder.path().join("busy.c"), BUSY).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.current_dir(folder.path()).args(["-O1", "-o", "busy", "busy.c"]);
+    assert!(compiler.status().unwrap().success());
+    let profile = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.uid(NOBODY).gid(NOBODY).current_dir(&of_nobody).arg("profile").args(arguments);
+        command.output().unwrap()
+    };
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
+    let paranoid: i32 = paranoid.trim().parse().unwrap();
+    let run = profile(&["--frequency", "499", "--", "../busy"]);
+    if paranoid <= 2 {
+        assert!(run.status.success(), "{}", stderr(&run));
+        assert!(stderr(&run).contains("by copies of stacks"), "{}", stderr(&run));
+        let folded = profile(&["show", "profile.otlp.gz", "--format", "folded"]);
+        let [hot, warm] = shares(stdout(&folded), ["hot", "warm"]);
+        assert!((0.6..0.9).contains(&hot) && (0.1..0.4).contains(&warm), "{hot} {warm}");
+    } else {
+        assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
+        assert!(stderr(&run).contains("kernel.perf_event_paranoid"), "{}", stderr(&run));
+    }
+    if paranoid >= 1 {
+        let all = profile(&["--for", "1s"]);
+        assert_eq!(all.status.code(), Some(2), "{}", stderr(&all));
+        let line = stderr(&all);
+        assert!(line.contains("CAP_PERFMON") && line.trim_end().lines().count() == 1, "{line}");
     }
 }

@@ -64,6 +64,8 @@ pub(crate) struct Spool {
     /// Rung when a packet comes to a queue.
     bells: Vec<Notify>,
     state: Mutex<State>,
+    /// Held while losses are written down; taken before `state`.
+    losses: Mutex<()>,
     _lock: Lock,
 }
 
@@ -108,6 +110,7 @@ impl Spool {
             folders,
             bounds,
             state: Mutex::new(state),
+            losses: Mutex::new(()),
             _lock: lock,
         };
         spool.enforce(&bounds);
@@ -288,6 +291,7 @@ impl Spool {
 
     /// Writes down what is still to be told, for the next start.
     fn keep_losses(&self) {
+        let _alone = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.lock();
         if !std::mem::take(&mut state.is_untold_new) {
             return;

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,16 @@ use super::positioned::{Positioned, reading};
 /// Memory for what was read of debug information, of all files together, but for the file that is read.
 const ROOM: usize = 64 << 20;
 
+/// Answers that are kept of all files together, some 200 bytes each: what runs often is asked for in each packet.
+const MAX_ANSWERS: usize = 64 << 10;
+
 /// The longest file whose checksum is worked out.
 const MAX_CHECKED_BYTES: u64 = 1 << 30;
 
 /// Where distributions put debug information.
 const DEBUG: &str = "/usr/lib/debug";
 
-/// How often debug information was not read, by reason: a file counts once, and a unit as often as it is asked for.
+/// How often debug information was not read, by reason: a file counts once, and a unit for each of its addresses that is met.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinesLeftOut {
     /// It is beyond a bound.
@@ -41,21 +44,36 @@ pub struct LinesLeftOut {
 #[derive(Debug)]
 pub(super) struct SourceLines {
     known: HashMap<usize, Known>,
+    /// Of all that was read.
     bytes: usize,
     room: usize,
+    /// Of all files.
+    answers: usize,
     /// Counts what was asked for.
     clock: u64,
     left_out: LinesLeftOut,
 }
 
+/// The functions at an address, innermost first; none where nothing tells of it.
+pub(super) type Answer = Arc<[SourceLine]>;
+
 #[derive(Debug)]
 struct Known {
     /// Holds the place of its key.
     code: Weak<Code>,
-    /// `None` when it has no debug information.
-    lines: Option<Lines>,
+    read: Read,
+    answers: HashMap<u64, Answer>,
     bytes: usize,
     used: u64,
+}
+
+/// What was read of a file.
+#[derive(Debug)]
+enum Read {
+    Nothing,
+    /// There is no debug information.
+    None,
+    Lines(Box<Lines>),
 }
 
 impl SourceLines {
@@ -65,43 +83,45 @@ impl SourceLines {
 
     pub(super) fn with_room(room: usize) -> Self {
         let (known, left_out) = (HashMap::new(), LinesLeftOut::default());
-        Self { known, bytes: 0, room, clock: 0, left_out }
+        Self { known, bytes: 0, room, answers: 0, clock: 0, left_out }
     }
 
-    /// The functions at an address of a file, innermost first; none where nothing tells of it.
-    pub(super) fn find(&mut self, code: &Arc<Code>, address: u64) -> Vec<SourceLine> {
+    /// What debug information says of an address of a file.
+    pub(super) fn find(&mut self, code: &Arc<Code>, address: u64) -> Answer {
         self.clock += 1;
         let key = Arc::as_ptr(code).addr();
-        let mut known = match self.known.remove(&key) {
-            Some(known) => {
-                self.bytes -= known.bytes;
-                known
-            }
-            None => {
-                self.forget_gone();
-                let lines = code.lines().map_err(|error| self.left_out.count(&error)).ok();
-                Known { code: Arc::downgrade(code), lines, bytes: 0, used: 0 }
-            }
-        };
-        let found = match &mut known.lines {
-            Some(lines) => code.find_lines(lines, address),
-            None => Ok(Vec::new()),
-        };
+        if !self.known.contains_key(&key) {
+            self.forget_gone();
+        }
+        let known = self.known.entry(key).or_insert_with(|| Known {
+            code: Arc::downgrade(code),
+            read: Read::Nothing,
+            answers: HashMap::new(),
+            bytes: 0,
+            used: 0,
+        });
         known.used = self.clock;
-        known.bytes = known.lines.as_ref().map_or(0, Lines::bytes);
-        self.bytes += known.bytes;
-        self.known.insert(key, known);
+        if let Some(answer) = known.answers.get(&address) {
+            return Arc::clone(answer);
+        }
+        let found = known.find(code, address);
+        let bytes = if let Read::Lines(lines) = &known.read { lines.bytes() } else { 0 };
+        self.bytes = self.bytes - known.bytes + bytes;
+        known.bytes = bytes;
+        let answer: Answer = match found {
+            Ok(lines) => lines.into(),
+            Err(error) => {
+                self.left_out.count(&error);
+                Arc::default()
+            }
+        };
+        // Of files without debug information there is nothing to keep.
+        if bytes > 0 {
+            known.answers.insert(address, Arc::clone(&answer));
+            self.answers += 1;
+        }
         self.make_room(key);
-        found.unwrap_or_else(|error| {
-            self.left_out.count(&error);
-            Vec::new()
-        })
-    }
-
-    /// Drops all that was read.
-    pub(super) fn forget(&mut self) {
-        self.known.clear();
-        self.bytes = 0;
+        answer
     }
 
     /// What was not read.
@@ -111,23 +131,42 @@ impl SourceLines {
 
     /// Those of files that nobody has.
     fn forget_gone(&mut self) {
-        let bytes = &mut self.bytes;
+        let (bytes, answers) = (&mut self.bytes, &mut self.answers);
         self.known.retain(|_, known| {
             let is_there = known.code.strong_count() > 0;
             if !is_there {
                 *bytes -= known.bytes;
+                *answers -= known.answers.len();
             }
             is_there
         });
     }
 
-    /// Drops what was read, of those first that were not asked for the longest; not of the last one.
+    /// Drops what was read, of those files first that were not asked for the longest, and not of the last one; answers when there are too
+    /// many.
     fn make_room(&mut self, last: usize) {
         while self.bytes > self.room {
-            let others = self.known.iter().filter(|(key, known)| **key != last && known.bytes > 0);
-            let oldest = others.min_by_key(|(_, known)| known.used).map(|(key, _)| *key);
-            let Some(dropped) = oldest.and_then(|key| self.known.remove(&key)) else { break };
-            self.bytes -= dropped.bytes;
+            let others = self.known.iter_mut().filter(|(key, it)| **key != last && it.bytes > 0);
+            let Some((_, oldest)) = others.min_by_key(|(_, known)| known.used) else { break };
+            oldest.read = Read::Nothing;
+            self.bytes -= std::mem::take(&mut oldest.bytes);
+        }
+        if self.answers > MAX_ANSWERS.min(self.room) {
+            self.known.values_mut().for_each(|known| known.answers = HashMap::new());
+            self.answers = 0;
+        }
+    }
+}
+
+impl Known {
+    fn find(&mut self, code: &Code, address: u64) -> Result<Vec<SourceLine>, LinesError> {
+        if matches!(self.read, Read::Nothing) {
+            self.read = Read::None;
+            self.read = Read::Lines(Box::new(code.lines()?));
+        }
+        match &mut self.read {
+            Read::Lines(lines) => code.find_lines(lines, address),
+            Read::Nothing | Read::None => Ok(Vec::new()),
         }
     }
 }

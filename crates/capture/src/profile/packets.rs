@@ -141,7 +141,7 @@ impl Packer {
         self
     }
 
-    /// Empties all caches. No byte of a packet depends on it.
+    /// Empties all caches of frames. No byte of a packet depends on it.
     pub fn forget(&mut self) {
         for open in
             [&mut self.on_cpu, &mut self.off_cpu].into_iter().filter_map(|it| it.open.as_mut())
@@ -149,7 +149,6 @@ impl Packer {
             open.user.forget();
             open.in_kernel.forget();
         }
-        self.common.lines.forget();
     }
 
     /// Gives the packets that are over because no sample before this moment comes any more. What was lost is told in the
@@ -411,7 +410,7 @@ impl Open {
         let functions = code.functions();
         let found = functions.zip(address).and_then(|(all, address)| all.find(address));
         let readable = found.map(|found| symbols::readable(found.name));
-        let source = address.map_or_else(Vec::new, |address| lines.find(code, address));
+        let source = address.map(|address| lines.find(code, address)).unwrap_or_default();
         let lines = named(&source, readable.as_deref());
         let names = match lines.as_slice() {
             [] if functions.is_none() => Names::Unnamed(Unnamed::NoFile),

@@ -92,7 +92,8 @@ struct Thread {
     process: String,
     name: String,
     strings: Texts,
-    functions: Table<(u32, u32)>,
+    /// Name, source file, line on which it begins.
+    functions: Table<(u32, u32, i64)>,
     frames: Table<FrameRow>,
     stacks: Table<(u32, u32)>,
     /// Offset in nanoseconds, stack, weight.
@@ -148,7 +149,7 @@ impl Thread {
             process,
             name,
             strings: Texts::new(),
-            functions: Table::new((0, 0)),
+            functions: Table::new((0, 0, 0)),
             frames: Table::new(FrameRow::default()),
             stacks: Table::new((0, 0)),
             samples: Vec::new(),
@@ -180,19 +181,19 @@ impl Thread {
         let row = FrameRow { address: location.address, category, ..FrameRow::default() };
         if location.lines.is_empty() {
             let name = self.strings.intern(&unnamed(path.unwrap_or_default(), location.address));
-            return vec![FrameRow { function: self.functions.intern((name, 0)), ..row }];
+            return vec![FrameRow { function: self.functions.intern((name, 0, 0)), ..row }];
         }
         let lines = (0..).zip(location.lines.iter().rev());
         lines
             .map(|(inline_depth, line)| {
                 let function = d.functions.get(line.function as usize).copied().unwrap_or_default();
                 let name = if function.name == 0 { function.system_name } else { function.name };
-                let names = (
+                let (name, file) = (
                     self.strings.intern(d.string(name)),
                     self.strings.intern(d.string(function.file)),
                 );
                 FrameRow {
-                    function: self.functions.intern(names),
+                    function: self.functions.intern((name, file, function.start_line)),
                     inline_depth,
                     line: line.line,
                     ..row
@@ -257,7 +258,7 @@ impl Thread {
                 "relevantForJS": vec![false; functions],
                 "resource": vec![-1; functions],
                 "fileName": column(self.functions.iter(), |row| json!((row.1 != 0).then_some(row.1))),
-                "lineNumber": vec![Value::Null; functions],
+                "lineNumber": column(self.functions.iter(), |row| json!((row.2 > 0).then_some(row.2))),
                 "columnNumber": vec![Value::Null; functions],
             },
             "resourceTable": { "length": 0, "lib": [], "name": [], "host": [], "type": [] },

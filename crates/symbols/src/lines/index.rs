@@ -19,6 +19,9 @@ const MAX_RANGES: usize = 2 << 20;
 /// The longest table of abbreviations; compilers write some thousand bytes, or some ten thousand for what is optimised as a whole.
 const MAX_ABBREVIATION_BYTES: usize = 1 << 20;
 
+/// Compilers fill what is between two functions, up to the next line of a processor's cache.
+const MAX_PADDING_BYTES: u64 = 64;
+
 /// How many units that have code around an address are looked at.
 const MAX_CANDIDATES: usize = 8;
 
@@ -70,6 +73,15 @@ impl Index {
             known = Some((at, abbreviations));
         }
         index.ranges.sort_unstable();
+        // A unit's functions mostly follow each other, and each may be a stretch of its own.
+        index.ranges.dedup_by(|next, last| {
+            let is_next =
+                next.unit == last.unit && next.begin <= last.end.saturating_add(MAX_PADDING_BYTES);
+            if is_next {
+                last.end = last.end.max(next.end);
+            }
+            is_next
+        });
         index.ranges.shrink_to_fit();
         index.units.shrink_to_fit();
         index

@@ -168,6 +168,14 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
         }
         return Ok(NATS.len());
     }
+    if target == "gopclntab" {
+        let both = |go| [(go, true), (go, false)];
+        let programs: Vec<_> = testkit::go::Go::ALL.into_iter().flat_map(both).collect();
+        for (number, (go, has_sections)) in programs.iter().enumerate() {
+            fs::write(corpus.join(number.to_string()), testkit::go::program(*go, *has_sections))?;
+        }
+        return Ok(programs.len());
+    }
     if target == "jit" {
         fs::write(corpus.join("map"), JIT_MAP)?;
         fs::write(corpus.join("dump"), jit_dump())?;

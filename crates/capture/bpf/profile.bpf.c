@@ -252,7 +252,7 @@ static __always_inline __u8 step(struct walk *walk, __u32 rule)
 	const __u64 SIGNAL_FP = 80, SIGNAL_SP = 120, SIGNAL_PC = 128;
 	__u64 offset = (rule >> 3 & 0x7fff) * 8, saved = (rule >> 18 & 0x1fff) * 8;
 	__u64 sp = walk->sp, fp = walk->fp, cfa, pc;
-	bool may_be_level = walk->is_exact;
+	bool may_be_level = walk->is_exact, is_elsewhere = rule >> 31; /* on another stack */
 	switch (rule & 7) {
 	case 0:
 		return END_NO_RULE;
@@ -283,7 +283,7 @@ static __always_inline __u8 step(struct walk *walk, __u32 rule)
 		walk->is_exact = 1;
 		return END_NONE;
 	}
-	if (cfa < sp || (cfa == sp && !may_be_level))
+	if (!is_elsewhere && (cfa < sp || (cfa == sp && !may_be_level)))
 		return END_LOOP;
 	if ((rule & 7) == 5) {
 		if (!word(&fp, fp))

@@ -18,6 +18,13 @@ mod bpftrace;
 pub mod browser;
 mod child;
 mod chunked;
+#[expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "the file is small, and each place in it is known"
+)]
+pub mod go;
 pub mod lttng;
 pub mod machines;
 pub mod pki;

@@ -7,7 +7,9 @@ use gimli::{
     NativeEndian, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection,
     UnwindTableRow, Vendor, X86_64,
 };
+use gopclntab::Module;
 
+use crate::go;
 use crate::image::{Architecture, Image, Section};
 use crate::rule::{Cfa, Rule};
 use crate::table::Table;
@@ -77,6 +79,10 @@ impl Table {
             Architecture::X86_64 => Vendor::Default,
             Architecture::Aarch64 => Vendor::AArch64,
         };
+        // Of code that several describe, the first one counts.
+        if let (Some(module), Architecture::X86_64) = (&image.go, image.architecture()) {
+            builder.go(module)?;
+        }
         if let Some(section) = image.eh_frame {
             let mut frames = EhFrame::new(section.bytes, NativeEndian);
             frames.set_address_size(8);
@@ -186,6 +192,21 @@ impl Builder {
         }
         self.functions.push(Function { begin, end, rows: first..self.rows.len() });
         Ok(())
+    }
+
+    fn go(&mut self, module: &Module<'_>) -> Result<(), TableError> {
+        let is_whole = go::functions(module, |function| {
+            if self.rows.len() <= MAX_ROWS {
+                let first = self.rows.len();
+                let unknown = function.rows.iter().filter(|(_, rule)| *rule == Rule::UNKNOWN);
+                self.left.stretches += unknown.count() as u64;
+                self.rows.extend(function.rows);
+                let Range { start: begin, end } = function.code;
+                self.functions.push(Function { begin, end, rows: first..self.rows.len() });
+            }
+        });
+        self.left.is_cut |= !is_whole;
+        if self.rows.len() > MAX_ROWS { Err(TableError::TooMany) } else { Ok(()) }
     }
 
     /// Code that nothing describes otherwise.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use gopclntab::Module;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{FileKind, NativeEndian, ReadRef};
@@ -13,6 +14,11 @@ const MAX_HEADERS: usize = 65_536;
 
 /// The longest build id that is kept; SHA-1, which linkers use, has 20 bytes.
 const MAX_BUILD_ID: usize = 64;
+
+/// The longest one of Go that is kept; those of Go 1.27 have 83 bytes.
+const MAX_GO_BUILD_ID: usize = 256;
+/// `ELF_NOTE_GOBUILDID_TAG` of cmd/link/internal/ld/elf.go.
+const NT_GO_BUILD_ID: u32 = 4;
 
 /// The instruction set of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,6 +78,9 @@ pub struct Image<'a> {
     segments: Vec<Segment>,
     entry: Option<u64>,
     build_id: Option<&'a [u8]>,
+    go_build_id: Option<&'a str>,
+    /// What Go's linker says of its code.
+    pub(crate) go: Option<Module<'a>>,
     pub(crate) eh_frame: Option<Section<'a>>,
     pub(crate) debug_frame: Option<Section<'a>>,
     /// Where data and code of pointers in `.eh_frame` that are relative to them begin.
@@ -121,6 +130,8 @@ impl<'a> Image<'a> {
             segments,
             entry: Some(header.e_entry(endian)).filter(|entry| *entry != 0),
             build_id: None,
+            go_build_id: None,
+            go: Module::find(file),
             eh_frame: None,
             debug_frame: None,
             text: None,
@@ -165,6 +176,12 @@ impl<'a> Image<'a> {
         self.build_id
     }
 
+    /// The name that Go's linker gave the contents.
+    #[must_use]
+    pub const fn go_build_id(&self) -> Option<&'a str> {
+        self.go_build_id
+    }
+
     /// [`code_address`] in this file.
     #[must_use]
     pub fn code_address(&self, file_offset: u64) -> Option<u64> {
@@ -192,12 +209,14 @@ impl<'a> Image<'a> {
         for program in programs.iter().take(MAX_HEADERS) {
             let Ok(Some(mut notes)) = program.notes(endian, file) else { continue };
             while let Ok(Some(note)) = notes.next() {
-                if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
-                    let id = note.desc();
-                    if !id.is_empty() && id.len() <= MAX_BUILD_ID {
-                        self.build_id = Some(id);
-                        return;
-                    }
+                let (id, kind) = (note.desc(), note.n_type(endian));
+                let is_first = self.build_id.is_none();
+                if note.name() == elf::ELF_NOTE_GNU && kind == elf::NT_GNU_BUILD_ID && is_first {
+                    self.build_id = Some(id).filter(|it| (1..=MAX_BUILD_ID).contains(&it.len()));
+                }
+                if note.name() == b"Go" && kind == NT_GO_BUILD_ID {
+                    let id = std::str::from_utf8(id).ok();
+                    self.go_build_id = id.filter(|it| (1..=MAX_GO_BUILD_ID).contains(&it.len()));
                 }
             }
         }

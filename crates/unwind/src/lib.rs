@@ -11,6 +11,7 @@
 //! [`walk::Memory`].
 
 mod build;
+mod go;
 mod image;
 mod parts;
 mod rule;

@@ -30,7 +30,7 @@ pub enum Cfa {
 /// | 3 | which [`Cfa`] |
 /// | 15 | its bytes, in words of eight |
 /// | 13 | x86-64: how many words below the frame address the caller's frame pointer is saved; aarch64: the return address; 0: it is still in its register |
-/// | 1 | aarch64: the caller's frame pointer is saved a word below the return address |
+/// | 1 | aarch64: the caller's frame pointer is saved a word below the return address; x86-64: the frame may lie on another stack, and so anywhere |
 ///
 /// On x86-64 the return address is always the word below the frame address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,12 +42,17 @@ const OFFSET_MASK: u32 = (1 << 15) - 1;
 const SAVED_SHIFT: u32 = OFFSET_SHIFT + 15;
 const SAVED_MASK: u32 = (1 << 13) - 1;
 const PAIR: u32 = 1 << 31;
+const ELSEWHERE: u32 = 1 << 31;
 
 impl Rule {
     /// Of code that nothing is known about.
     pub const UNKNOWN: Self = Self(0);
     /// Of code that nobody called.
     pub const OUTERMOST: Self = Self(1);
+
+    /// Of code on x86-64 whose frame the frame pointer tells, and whose stack pointer is another stack's.
+    pub(crate) const OTHER_STACK: Self =
+        Self(Self::frame_pointers(Architecture::X86_64).0 | ELSEWHERE);
 
     /// Of code that keeps a chain of frame pointers: what an unknown function is taken for.
     #[must_use]
@@ -115,6 +120,12 @@ impl Rule {
     #[must_use]
     pub const fn is_pair(self) -> bool {
         self.0 & PAIR != 0
+    }
+
+    /// Whether on x86-64 the frame may lie on another stack than its callee's.
+    #[must_use]
+    pub const fn is_elsewhere(self) -> bool {
+        self.0 & ELSEWHERE != 0
     }
 
     /// As the eBPF program reads it.

@@ -130,7 +130,8 @@ fn step(
             return Ok(Frame { registers, is_exact: true, may_be_level: true });
         }
     };
-    if cfa < sp || (cfa == sp && !frame.may_be_level) {
+    let is_elsewhere = architecture == Architecture::X86_64 && rule.is_elsewhere();
+    if !is_elsewhere && (cfa < sp || (cfa == sp && !frame.may_be_level)) {
         return Err(End::Loop);
     }
     let saved = rule.saved().map(|bytes| cfa.wrapping_sub(bytes.into()));
@@ -261,6 +262,16 @@ mod tests {
         assert_eq!(walked(arm, start, &rules, &words), (vec![100, 199, 299], End::Root));
         let rules = [(100, pair), (299, leaf)];
         assert_eq!(walked(arm, start, &rules, &words).1, End::Loop);
+    }
+
+    #[test]
+    fn a_stack_that_lies_below_is_gone_on_with_only_where_the_rule_says_so() {
+        let words = [(608, 200), (600, 0), (1008, 1)];
+        let rules = |rule| [(100, rule), (199, Rule::OUTERMOST)];
+        let chain = Rule::frame_pointers(X86);
+        assert_eq!(walked(X86, at(100, 1000, 600), &rules(chain), &words).1, End::Loop);
+        let (found, end) = walked(X86, at(100, 1000, 600), &rules(Rule::OTHER_STACK), &words);
+        assert_eq!((found, end), (vec![100, 199], End::Root));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use cpython::{Interpreter, Unsupported};
+use gopclntab::GoFrame;
 use model::Pid;
 use object::ReadRef;
 use sha2::{Digest, Sha256};
@@ -38,6 +39,7 @@ pub(super) struct Code {
     /// Its path as a process had it, and the root folder of that process.
     path: (PathBuf, PathBuf),
     debug_files: OnceLock<DebugFiles>,
+    go: OnceLock<Option<gopclntab::Table>>,
     /// The number of its table; 0 while the program has none.
     number: AtomicU32,
     /// Whether it is known if the program has a table.
@@ -51,6 +53,8 @@ pub(super) struct Code {
 struct Head {
     segments: Vec<Segment>,
     identity: Identity,
+    /// What Go's linker calls them.
+    go_build_id: Option<String>,
 }
 
 /// How others know a file's contents.
@@ -130,6 +134,7 @@ impl Code {
             python: OnceLock::new(),
             path: (file.path.clone(), PathBuf::from(format!("/proc/{}/root", pid.get()))),
             debug_files: OnceLock::new(),
+            go: OnceLock::new(),
             number: AtomicU32::new(0),
             is_settled: AtomicBool::new(false),
             is_asked_for: AtomicBool::new(false),
@@ -159,6 +164,29 @@ impl Code {
     /// How others know its contents.
     pub(super) fn identity(&self) -> &Identity {
         self.head().map_or(&Identity::Unknown, |head| &head.identity)
+    }
+
+    /// What Go's linker calls its contents.
+    pub(super) fn go_build_id(&self) -> Option<&str> {
+        self.head()?.go_build_id.as_deref()
+    }
+
+    /// The functions of an address when Go has compiled it, the innermost first: those that were inlined, then the one whose code it is.
+    pub(super) fn go_frames(&self, address: u64) -> Vec<GoFrame> {
+        let read = || {
+            self.head()?;
+            let table = match &self.source {
+                Source::File(file) => go_table(&reading(file)),
+                Source::Bytes(bytes) => go_table(&**bytes),
+            };
+            table.filter(|_| self.is_unchanged())
+        };
+        let Some(table) = self.go.get_or_init(read) else { return Vec::new() };
+        let frames = match &self.source {
+            Source::File(file) => table.frames(&reading(file), address),
+            Source::Bytes(bytes) => table.frames(&**bytes, address),
+        };
+        if self.is_unchanged() { frames } else { Vec::new() }
     }
 
     /// Its functions; `None` when it could not be read. Those of a file with its debug information alone are more, if it has been
@@ -332,7 +360,12 @@ fn head<'a, R: ReadRef<'a>>(bytes: R, mapped: &Contents) -> Option<Head> {
         Some(id) => Identity::BuildId(hex(id)),
         None => content_hash(bytes).map_or(Identity::Unknown, Identity::Hash),
     };
-    Some(Head { segments: image.segments().to_vec(), identity })
+    let go_build_id = image.go_build_id().map(str::to_owned);
+    Some(Head { segments: image.segments().to_vec(), identity, go_build_id })
+}
+
+fn go_table<'a, R: ReadRef<'a>>(bytes: R) -> Option<gopclntab::Table> {
+    gopclntab::Table::of(&gopclntab::Module::find(bytes)?).ok()
 }
 
 fn table<'a, R: ReadRef<'a>>(bytes: R) -> Option<Table> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gopclntab::GoFrame;
 use profile::{
     AddError, BuildId, Builder, Control, Frame, FrameId, FrameKind, Line, Mapping, Names, Packet,
     Process, ProcessId, SampleKind, Status, Unnamed, Window,
@@ -396,6 +397,8 @@ impl Open {
             Identity::Hash(hash) => Some(BuildId::HtlHash(hash)),
             Identity::Unknown => None,
         };
+        let build_ids: Vec<BuildId<'_>> =
+            build_id.into_iter().chain(code.go_build_id().map(BuildId::Go)).collect();
         // By the file's own addresses, so that a file is one mapping wherever the loader puts it.
         let (begin, end, file_offset) = place.memory;
         let memory_start = code.address_of(file_offset).unwrap_or(0);
@@ -404,9 +407,19 @@ impl Open {
             memory_limit: memory_start.saturating_add(end.saturating_sub(begin)),
             file_offset,
             path: &path,
-            build_ids: build_id.as_slice(),
+            build_ids: &build_ids,
         };
         let address = code.address_of(place.offset);
+        let of_go = address.map(|address| code.go_frames(address)).unwrap_or_default();
+        if !of_go.is_empty() {
+            let lines: Vec<Line<'_>> = of_go.iter().map(go_line).collect();
+            return self.builder.frame(&Frame {
+                kind: FrameKind::Go,
+                mapping: Some(&mapping),
+                address: address.unwrap_or(place.offset),
+                names: Names::Known(&lines),
+            });
+        }
         let functions = code.functions();
         let found = functions.zip(address).and_then(|(all, address)| all.find(address));
         let readable = found.map(|found| symbols::readable(found.name));
@@ -513,6 +526,11 @@ fn named<'a>(source: &'a [SourceLine], symbol: Option<&'a str>) -> Vec<Line<'a>>
 
 fn address_of<T>(shared: &Arc<T>) -> usize {
     Arc::as_ptr(shared).addr()
+}
+
+fn go_line(frame: &GoFrame) -> Line<'_> {
+    let GoFrame { name, file, line, start_line } = frame;
+    Line { function: name, system_name: "", file, line: *line, start_line: *start_line }
 }
 
 const fn unnamed(address: u64, why: Unnamed) -> Frame<'static> {

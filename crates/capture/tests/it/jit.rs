@@ -52,7 +52,7 @@ int main(int c, char **v) {
 "#;
 
 /// Stacks of packets, and their CPU time in nanoseconds; the packets are read from their bytes alone.
-fn stacks(samples: &[Sample]) -> Vec<(String, usize)> {
+pub(crate) fn stacks(samples: &[Sample]) -> Vec<(String, usize)> {
     let mut packer = Packer::new(Duration::from_millis(200), 397);
     let mut packets: Vec<_> = samples.iter().filter_map(|sample| packer.add(sample)).collect();
     packets.extend(packer.finish());
@@ -71,7 +71,7 @@ fn stacks(samples: &[Sample]) -> Vec<(String, usize)> {
 }
 
 /// Of all the time, the share in percent of stacks that hold these words.
-fn share(stacks: &[(String, usize)], words: &str) -> usize {
+pub(crate) fn share(stacks: &[(String, usize)], words: &str) -> usize {
     let sum = |part: &str| -> usize {
         stacks.iter().filter(|(stack, _)| stack.contains(part)).map(|(_, time)| time).sum()
     };

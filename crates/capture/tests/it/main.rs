@@ -9,6 +9,7 @@ mod control_groups;
 mod copies;
 mod counts;
 mod devices;
+mod go;
 mod jit;
 mod kernel_names;
 mod lines;

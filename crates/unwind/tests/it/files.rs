@@ -9,6 +9,7 @@ use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, NativeEndian, RegisterRule, UnwindContext,
     UnwindSection, X86_64,
 };
+use gopclntab::StackKind;
 use object::{Object, ObjectSection, ObjectSymbol};
 use unwind::{Cfa, Image, Rule, Table};
 
@@ -188,4 +189,46 @@ int main(int c, char **v) { return first(c, v) + second(c); }
     assert_eq!(unwind::parts(&image, first.start, 1), std::slice::from_ref(&first));
     assert_eq!(unwind::parts(&image, second.start, 9), [second]);
     assert_eq!(unwind::parts(&image, first.start + 1, 9), []);
+}
+
+/// Debian's server of NATS has no call frame information for its own code: what there is of it is Go's.
+#[test]
+fn code_of_go_has_rows_by_what_its_linker_says() {
+    let Ok(bytes) = fs::read("/usr/sbin/nats-server") else {
+        testkit::skip("nats-server is not installed");
+        return;
+    };
+    let (table, left) = Table::of(&Image::parse(&*bytes).unwrap()).unwrap();
+    assert!(!left.is_cut);
+    let module = gopclntab::Module::find(&*bytes).unwrap();
+    let (mut exact, mut roots, mut switches) = (0, 0, 0);
+    let is_whole = gopclntab::Table::of(&module).unwrap().stacks(&module, |stack, depths| {
+        let begin = table.find(stack.function.begin);
+        match stack.kind {
+            StackKind::Outermost => {
+                assert_eq!(begin, Rule::OUTERMOST);
+                roots += 1;
+            }
+            StackKind::Switching => {
+                let rules = depths.iter().map(|(code, _)| table.find(code.end - 1));
+                switches += u32::from(rules.into_iter().any(Rule::is_elsewhere));
+            }
+            StackKind::Plain if stack.name.starts_with(b"runtime.sigreturn") => {
+                assert_eq!(begin.cfa(), Cfa::Signal(40));
+            }
+            StackKind::Plain => {
+                for (code, depth) in depths.iter().filter(|(code, _)| !code.is_empty()) {
+                    let has_room = depth / 8 + 1 < 1 << 15;
+                    let by_depth = Cfa::StackPointer(depth + 8);
+                    let expected = if has_room { by_depth } else { Cfa::FramePointer(16) };
+                    assert_eq!(table.find(code.end - 1).cfa(), expected, "{code:x?}");
+                    exact += 1;
+                }
+            }
+        }
+    });
+    assert!(
+        is_whole && exact > 20_000 && roots >= 3 && switches >= 3,
+        "{exact} {roots} {switches}"
+    );
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use ::profile::view::{Weights, folded};
 use ::profile::{Limits, Request};
-use capture::profile::{Packer, PythonEnd, Report, Sample, StackFrame};
+use capture::profile::{Config, Packer, PythonEnd, Report, Sample, StackFrame};
 
 use crate::profile::{Running, Sampling, config, is_conserved};
 use crate::support::{are_installed, can_trace, wait_for};
@@ -83,8 +83,13 @@ impl Program {
     }
 
     /// Samples it until there are so many.
-    fn sample(mut self, samples: usize) -> (Report, Vec<Sample>) {
-        let sampling = Sampling::start(config(Some(vec![self.running.pid()])));
+    fn sample(self, samples: usize) -> (Report, Vec<Sample>) {
+        let config = config(Some(vec![self.running.pid()]));
+        self.sample_with(config, samples)
+    }
+
+    fn sample_with(mut self, config: Config, samples: usize) -> (Report, Vec<Sample>) {
+        let sampling = Sampling::start(config);
         self.go();
         sampling.wait(samples);
         let (report, samples) = sampling.finish();
@@ -168,7 +173,7 @@ fn chains_of_calls_are_whole_and_in_order() {
         return;
     }
     for python in interpreters() {
-        let (report, samples) = Program::start(&python, CHAIN).sample(1000);
+        let (report, samples) = Program::start(&python, CHAIN).sample(500);
         let mut expected =
             vec!["<module>", "outer", "Outer.__init__", "middle", "generate", "inner", "key"];
         expected.extend(["recurse"; 301]);
@@ -393,5 +398,31 @@ fn scripts_that_live_for_a_moment_have_names_too() {
         let known = samples.iter().filter(|it| it.python == PythonEnd::Root).count();
         let unknown = samples.iter().filter(|it| it.python == PythonEnd::Unknown).count();
         assert!(known > 3 * unknown, "{report:?}");
+    }
+}
+
+/// Who waits has given the interpreter's lock away.
+#[test]
+fn who_waits_has_names_too() {
+    const WAITS: &str = r"
+def waits():
+    time.sleep(0.005)
+
+ready()
+while True:
+    waits()
+";
+    if !can_trace() {
+        return;
+    }
+    for python in interpreters() {
+        let program = Program::start(&python, WAITS);
+        let config = Config { off_cpu: true, ..config(Some(vec![program.running.pid()])) };
+        let (report, samples) = program.sample_with(config, 200);
+        let waits: Vec<_> = samples.iter().filter(|it| it.off_cpu).collect();
+        let named = waits.iter().filter(|it| functions(it) == ["<module>", "waits"]).count();
+        assert!(waits.len() > 50, "{}: {report:?}", python.display());
+        // The first one waited for the word to begin.
+        assert!(named + 3 >= waits.len(), "{named} of {}: {report:?}", waits.len());
     }
 }

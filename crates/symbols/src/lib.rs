@@ -7,14 +7,12 @@
 
 mod functions;
 pub mod jit;
-mod kallsyms;
 mod kernel;
 mod lines;
 mod links;
 mod notes;
 
 pub use functions::{Function, Functions, FunctionsError, MAX_FUNCTIONS};
-pub use kallsyms::Kallsyms;
 pub use kernel::{KernelFunction, KernelFunctions};
 pub use lines::{FunctionName, Lines, LinesError, MAX_INFLATED_BYTES, SourceLine, UNITS_ROOM};
 pub use links::{DebugLinks, link_checksum};

@@ -9,6 +9,7 @@ mod cluster;
 mod live;
 mod lttng;
 mod measure;
+mod profile;
 mod read;
 mod relay;
 mod repeat;
@@ -34,6 +35,8 @@ pub(crate) enum Bench {
     Cluster(cluster::Args),
     /// How long an event takes from the traced program to a viewer's output: `throughline live` and babeltrace2, side by side
     Live(live::Args),
+    /// Slowdown of programs under `throughline profile`, perf and py-spy, and what profiling costs itself
+    Profile(profile::Args),
     /// Every speed of `throughline read` against babeltrace2 and against a loop written for one layout
     Read(read::Args),
     /// CPU seconds per GB and microseconds per small packet against `lttng-relayd`
@@ -55,6 +58,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Chunks(args) => chunks::run(args),
         Bench::Cluster(args) => cluster::run(args),
         Bench::Live(args) => live::run(args),
+        Bench::Profile(args) => profile::run(args),
         Bench::Read(args) => read::run(args),
         Bench::Relay(args) => relay::run(args),
         Bench::Stitch(args) => stitch::run(args),

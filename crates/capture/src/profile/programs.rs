@@ -19,7 +19,6 @@ use super::perf;
 use super::processes::Process;
 use super::python;
 use crate::error::{Error, Result};
-use crate::kernel::log_libbpf;
 
 #[allow(
     clippy::all,
@@ -108,7 +107,6 @@ impl<'obj> Programs<'obj> {
     /// # Errors
     /// [`Error::Bpf`] when the kernel refuses.
     pub(super) fn load(storage: &'obj mut Storage, config: &Config) -> Result<Self> {
-        log_libbpf();
         let mut open = ProfileSkelBuilder::default()
             .open(&mut storage.0)
             .map_err(Error::bpf("open the sampling program"))?;

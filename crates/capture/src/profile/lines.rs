@@ -151,6 +151,7 @@ impl SourceLines {
             oldest.read = Read::Nothing;
             self.bytes -= std::mem::take(&mut oldest.bytes);
         }
+        // Without any room none is kept.
         if self.answers > MAX_ANSWERS.min(self.room) {
             self.known.values_mut().for_each(|known| known.answers = HashMap::new());
             self.answers = 0;

@@ -308,6 +308,7 @@ struct round {
 };
 
 #include "python.h"
+#include "span.h"
 
 static long walk_frame(__u32 number, struct round *round)
 {
@@ -388,6 +389,8 @@ static __always_inline void begin(struct scratch *s, struct task_struct *task)
 	s->head.end = END_NONE;
 	s->head.pc = s->head.sp = s->head.fp = s->head.lr = 0;
 	bpf_get_current_comm(s->head.comm, sizeof(s->head.comm));
+	__builtin_memset(s->head.trace_id, 0, sizeof(s->head.trace_id));
+	__builtin_memset(s->head.span_id, 0, sizeof(s->head.span_id));
 }
 
 /* The user registers of a thread that is in the kernel. Whether it is a 64-bit process's. */
@@ -404,6 +407,7 @@ static __always_inline bool user_registers(struct sample_head *head, struct task
 static __always_inline void walk_user(struct scratch *s)
 {
 	struct round round = { .s = s };
+	read_span(&s->head);
 	s->walk.pc = s->head.pc;
 	s->walk.sp = s->head.sp;
 	s->walk.fp = s->head.fp;

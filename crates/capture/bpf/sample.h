@@ -50,6 +50,26 @@ struct sample_head {
 	__u8 python_minor; /* of the version */
 	__u16 unused;
 	char comm[COMM_BYTES];
+	__u8 trace_id[16]; /* of the span that the thread is in, as it tells; zeros: none */
+	__u8 span_id[8];
+};
+
+/* Where the threads of a process have the pointer to the span that they are in. */
+struct span_place {
+	__u64 known_ns;    /* until when this holds */
+	__s64 offset;      /* from the thread pointer, or from where the module's storage begins */
+	__u32 module;      /* 0: it is the thread pointer */
+	__u32 entry_bytes; /* of the thread's vector of modules */
+};
+#define MAX_SPAN_PLACES 16384
+
+/* What the pointer leads to: OTEP 4947, without what follows. */
+struct thread_context {
+	__u8 trace_id[16];
+	__u8 span_id[8];
+	__u8 valid;
+	__u8 flags;
+	__u16 attribute_bytes;
 };
 
 /* How the walk over the frames of CPython ended. */

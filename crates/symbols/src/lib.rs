@@ -2,7 +2,8 @@
 //!
 //! [`Functions`] is what the symbol tables of an executable file say, [`KernelFunctions`] what the running kernel says of
 //! itself. [`Lines`] is what a file's debug information says: source lines, and functions that were inlined; [`DebugLinks`] in which file
-//! that is. [`jit`] is what processes say of code that they made while they ran. None opens files or asks. [`readable`] turns a linker's
+//! that is. [`jit`] is what processes say of code that they made while they ran. [`TlsVariable`] is where a
+//! file has a variable of each thread. None opens files or asks. [`readable`] turns a linker's
 //! name into the one that was written.
 
 mod functions;
@@ -11,12 +12,14 @@ mod kernel;
 mod lines;
 mod links;
 mod notes;
+mod tls;
 
 pub use functions::{Function, Functions, FunctionsError, MAX_FUNCTIONS};
 pub use kernel::{KernelFunction, KernelFunctions};
 pub use lines::{FunctionName, Lines, LinesError, MAX_INFLATED_BYTES, SourceLine, UNITS_ROOM};
 pub use links::{DebugLinks, link_checksum};
 pub use notes::build_id_of_notes;
+pub use tls::TlsVariable;
 
 /// The longest name that is taken apart: compilers write longer ones, which are shown as they are.
 const MAX_MANGLED_BYTES: usize = 4096;

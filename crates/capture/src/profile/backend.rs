@@ -8,7 +8,7 @@ use super::control::Settings;
 use super::copies::{Copies, threads};
 use super::off_cpu::Pace;
 use super::perf::{ALL_PROCESSES, SideBand};
-use super::processes::Process;
+use super::processes::{Process, Processes};
 use super::programs::{Counts, Programs, Storage};
 use super::{Config, Means};
 use crate::error::{Error, Result};
@@ -166,6 +166,21 @@ impl<'obj> Backend<'obj> {
     pub(super) fn pythons_left_out(&self) -> u64 {
         match self {
             Self::Programs(programs) => programs.pythons_left_out(),
+            Self::Copies(_) => 0,
+        }
+    }
+
+    /// Tells the program where threads tell their spans, of processes whose libraries were not linked yet.
+    pub(super) fn tell_spans_again(&mut self, processes: &Processes) {
+        if let Self::Programs(programs) = self {
+            programs.tell_spans_again(processes);
+        }
+    }
+
+    /// Processes whose spans a program had no room for.
+    pub(super) const fn spans_left_out(&self) -> u64 {
+        match self {
+            Self::Programs(programs) => programs.spans_left_out(),
             Self::Copies(_) => 0,
         }
     }

@@ -12,7 +12,7 @@ use gopclntab::GoFrame;
 use model::Pid;
 use object::ReadRef;
 use sha2::{Digest, Sha256};
-use symbols::{Functions, Lines, LinesError, SourceLine};
+use symbols::{Functions, Lines, LinesError, SourceLine, TlsVariable};
 use unwind::{Image, Segment, Table};
 
 use super::change::Contents;
@@ -20,6 +20,7 @@ use super::lines::DebugFiles;
 use super::positioned::reading;
 use super::processes::CodeFile;
 use super::rows::Rows;
+use super::spans::VARIABLE;
 
 /// A file's code. Several threads may ask; what is not read yet is read by the first one that asks, and the others wait.
 #[derive(Debug)]
@@ -36,6 +37,7 @@ pub(super) struct Code {
     /// Its name, without folders.
     name: String,
     python: OnceLock<Option<Result<Interpreter, Unsupported>>>,
+    thread_context: OnceLock<Option<TlsVariable>>,
     /// Its path as a process had it, and the root folder of that process.
     path: (PathBuf, PathBuf),
     debug_files: OnceLock<DebugFiles>,
@@ -132,6 +134,7 @@ impl Code {
             functions: OnceLock::new(),
             name: file.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             python: OnceLock::new(),
+            thread_context: OnceLock::new(),
             path: (file.path.clone(), PathBuf::from(format!("/proc/{}/root", pid.get()))),
             debug_files: OnceLock::new(),
             go: OnceLock::new(),
@@ -225,6 +228,19 @@ impl Code {
     /// [`python`](Self::python), if it was looked for already.
     pub(super) fn known_python(&self) -> Option<Result<&Interpreter, Unsupported>> {
         self.python.get()?.as_ref().map(|it| it.as_ref().map_err(|why| *why))
+    }
+
+    /// Where it has the variable by which threads tell their spans.
+    pub(super) fn thread_context(&self) -> Option<&TlsVariable> {
+        let read = || {
+            self.head()?;
+            let variable = match &self.source {
+                Source::File(file) => TlsVariable::of(&reading(file), VARIABLE),
+                Source::Bytes(bytes) => TlsVariable::of(&**bytes, VARIABLE),
+            };
+            variable.filter(|_| self.is_unchanged())
+        };
+        self.thread_context.get_or_init(read).as_ref()
     }
 
     /// The files that its debug information is in. To be found they are looked for while a process has it.

@@ -40,6 +40,7 @@ mod rows;
 mod sample;
 mod sampler;
 mod scan;
+mod spans;
 mod tables;
 
 use std::path::Path;
@@ -49,7 +50,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use ::profile::Unnamed;
+use ::profile::{Link, Unnamed};
 use model::{CpuId, Pid, Tid};
 use symbols::KernelFunction;
 
@@ -165,6 +166,8 @@ pub struct Sample {
     pub cpu: CpuId,
     /// Number of its control group.
     pub cgroup: u64,
+    /// The span that the thread was in, as it tells.
+    pub span: Option<Link>,
     /// Frames of the kernel's stack, the innermost first.
     pub kernel: Vec<KernelFrame>,
     /// Frames of the process, the innermost first.
@@ -253,6 +256,8 @@ pub struct Report {
     pub processes_left_out: u64,
     /// Functions of the kernel that were not kept, because there were too many.
     pub kernel_functions_left_out: u64,
+    /// Processes whose spans were not read, because there were too many.
+    pub spans_left_out: u64,
 }
 
 /// Samples as `config` says until `stop`, and gives what it finds to `each`. Says through `started` when the clocks run.

@@ -274,7 +274,7 @@ impl Half {
             cpu: sample.cpu.get(),
             at_unix_ns: open.epoch_ns.wrapping_add(sample.time_ns),
             value: if sample.off_cpu { sample.weight_ns } else { 1 },
-            link: None,
+            link: sample.span,
             frames: &frames,
             status: status(sample.end, sample.python),
         })
@@ -583,6 +583,7 @@ mod tests {
             jit: JitMaker::default(),
             cpu: CpuId::new(0),
             cgroup: 0,
+            span: None,
             kernel: vec![KernelFrame {
                 address: 0xffff_ffff_8100_0000,
                 function: Err(Unnamed::NoSymbol),

@@ -16,8 +16,9 @@ use super::Config;
 use super::control::Settings;
 use super::off_cpu::Pace;
 use super::perf;
-use super::processes::Process;
+use super::processes::{Process, Processes};
 use super::python;
+use super::spans::Spans;
 use crate::error::{Error, Result};
 
 #[allow(
@@ -99,6 +100,7 @@ pub(super) struct Programs<'obj> {
     clocks: Vec<OwnedFd>,
     off_cpu: bool,
     pythons: python::Told,
+    spans: Spans,
 }
 
 impl<'obj> Programs<'obj> {
@@ -131,6 +133,7 @@ impl<'obj> Programs<'obj> {
             clocks: Vec::new(),
             off_cpu: config.off_cpu,
             pythons: python::Told::default(),
+            spans: Spans::default(),
         };
         loaded.follow()?;
         Ok(loaded)
@@ -240,7 +243,19 @@ impl<'obj> Programs<'obj> {
         }
         self.put(pid, &map)?;
         let maps = (&self.skeleton.maps.python_layouts, &self.skeleton.maps.pythons);
-        self.pythons.tell(maps, pid, process)
+        self.pythons.tell(maps, pid, process)?;
+        self.spans.tell(&self.skeleton.maps.span_places, pid, process);
+        Ok(())
+    }
+
+    /// Tells it where threads tell their spans, of processes whose libraries were not linked yet.
+    pub(super) fn tell_spans_again(&mut self, processes: &Processes) {
+        self.spans.tell_again(&self.skeleton.maps.span_places, processes);
+    }
+
+    /// Processes whose spans are not read, because there were too many.
+    pub(super) const fn spans_left_out(&self) -> u64 {
+        self.spans.left_out
     }
 
     /// Interpreters of which the program was not told, because there were too many.
@@ -254,6 +269,7 @@ impl<'obj> Programs<'obj> {
         // It may have been told of never, or changed never.
         drop(self.skeleton.maps.processes.delete(&key));
         drop(self.skeleton.maps.pythons.delete(&key));
+        drop(self.skeleton.maps.span_places.delete(&key));
         drop(self.skeleton.maps.changed.delete(&key));
     }
 

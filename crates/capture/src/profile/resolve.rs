@@ -46,6 +46,7 @@ pub(super) fn resolve(
         jit: process.map(|it| it.jit.clone()).unwrap_or_default(),
         cpu: raw.cpu,
         cgroup: raw.cgroup,
+        span: raw.span,
         kernel,
         user,
         end,

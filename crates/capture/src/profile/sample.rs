@@ -1,6 +1,7 @@
 //! Reads the samples that the program puts into the ring; the layout is in `bpf/sample.h`.
 
 use model::{CpuId, Pid, Tid};
+use profile::Link;
 use unwind::walk::Registers;
 
 use super::python::PythonEnd;
@@ -62,6 +63,7 @@ pub(super) struct RawSample<'a> {
     /// What the program knew of the process is what was so at this time.
     pub(super) known_ns: u64,
     pub(super) cgroup: u64,
+    pub(super) span: Option<Link>,
     /// Where the walk over the user stack began.
     pub(super) registers: Registers,
     pub(super) tid: Tid,
@@ -107,6 +109,7 @@ impl<'a> RawSample<'a> {
         let python_bytes = usize::try_from(u32::from_ne_bytes(take(&mut rest)?)).ok()?;
         let [python_end, minor, _, _] = take(&mut rest)?;
         let name = take(&mut rest)?;
+        let span = Link { trace_id: take(&mut rest)?, span_id: take(&mut rest)? };
         let (user, rest) = rest.split_at_checked(user_frames * 8)?;
         let (kernel, rest) = rest.split_at_checked(kernel_frames * 8)?;
         let (stack, rest) = rest.split_at_checked(stack_bytes)?;
@@ -123,6 +126,8 @@ impl<'a> RawSample<'a> {
             off_cpu: off_cpu != 0,
             known_ns,
             cgroup,
+            // Ids of zeros are none: W3C Trace Context.
+            span: Some(span).filter(|span| span.trace_id != [0; 16] && span.span_id != [0; 8]),
             registers: Registers { pc, sp, fp, lr },
             tid: Tid::new(tid),
             pid: Pid::new(pid),
@@ -152,6 +157,7 @@ impl<'a> RawSample<'a> {
             off_cpu: false,
             known_ns: 0,
             cgroup: 0,
+            span: None,
             registers,
             tid,
             pid,
@@ -197,6 +203,8 @@ impl<'a> RawSample<'a> {
             &u32::try_from(self.python.bytes.len()).unwrap_or(u32::MAX).to_ne_bytes(),
             &[python_end, self.python.minor, 0, 0],
             &self.name,
+            &self.span.map_or([0; 16], |span| span.trace_id),
+            &self.span.map_or([0; 8], |span| span.span_id),
             self.user,
             self.kernel,
             self.stack,

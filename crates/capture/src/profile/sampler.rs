@@ -179,6 +179,7 @@ impl Sampler<'_> {
         self.report.python.processes_left_out = self.backend.pythons_left_out();
         self.report.processes_left_out = self.processes.left_out();
         self.report.kernel_functions_left_out = self.kernel.left_out();
+        self.report.spans_left_out = self.backend.spans_left_out();
         Ok(self.report)
     }
 
@@ -242,6 +243,7 @@ impl Sampler<'_> {
             self.want(pid)?;
         }
         self.tell_those_read(Duration::ZERO)?;
+        self.backend.tell_spans_again(&self.processes);
         self.forget_ended();
         Ok(())
     }

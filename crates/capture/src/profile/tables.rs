@@ -199,7 +199,7 @@ fn read_all(to_read: &Receiver<Arc<Code>>, done: &Sender<Arc<Code>>) {
         }
         // Whoever asks or listens is gone when sampling is over: what is still to be read is of no use then.
         let Some((_, code)) = waiting.pop_first() else { break };
-        let (_rows, _interpreter) = (code.rows(), code.python());
+        let (_rows, _interpreter, _variable) = (code.rows(), code.python(), code.thread_context());
         let _found = code.debug_files();
         if done.send(code).is_err() {
             break;

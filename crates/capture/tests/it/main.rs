@@ -17,5 +17,6 @@ mod off_cpu;
 mod profile;
 mod python;
 mod relays;
+mod spans;
 mod stateless;
 mod support;

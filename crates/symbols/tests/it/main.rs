@@ -5,7 +5,7 @@ mod lines;
 
 use std::fs;
 
-use symbols::Functions;
+use symbols::{Functions, TlsVariable};
 
 #[inline(never)]
 fn a_function_of_this_test() -> usize {
@@ -41,12 +41,36 @@ fn a_function_is_found_by_its_first_byte_and_not_by_the_one_before() {
     assert!(functions.find(address - 1).is_none_or(|before| before != found));
 }
 
-#[test]
-fn a_stripped_library_has_what_it_exports() {
+/// The C library that this program uses.
+fn libc() -> Vec<u8> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let path = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
     let path = path.into_iter().find(|path| path.contains("libc.so")).unwrap();
-    let functions = Functions::of(&*fs::read(path).unwrap()).unwrap();
+    fs::read(path).unwrap()
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_variable_of_each_thread_is_found_by_its_name() {
+    let bytes = libc();
+    let Some(errno) = TlsVariable::of(&*bytes, b"errno") else {
+        testkit::skip("the C library here exports no such variable");
+        return;
+    };
+    assert!(errno.distance_slot.is_some() && errno.in_program < 0, "{errno:?}");
+    assert_eq!((errno.module_slot, errno.descriptor_slot), (None, None));
+    assert_eq!(TlsVariable::of(&*bytes, b"printf"), None, "a function");
+    assert_eq!(TlsVariable::of(&*bytes, b"none_such"), None);
+    for part in 0..100 {
+        if let Some(cut) = TlsVariable::of(&bytes[..bytes.len() * part / 100], b"errno") {
+            assert_eq!(cut.offset, errno.offset);
+        }
+    }
+}
+
+#[test]
+fn a_stripped_library_has_what_it_exports() {
+    let functions = Functions::of(&*libc()).unwrap();
     assert!(functions.len() > 1500, "{}", functions.len());
 }
 

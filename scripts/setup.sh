@@ -28,7 +28,9 @@ libswscale-dev   library  libswscale
 readonly PACKAGES_TEST="
 bpftrace         command  bpftrace
 chromium         command  chromium
+g++              command  c++
 iproute2         command  ip
+musl-tools       command  musl-gcc
 nats-server      command  nats-server
 openssl          command  openssl
 python3-lttnganalyses command lttng-syscallstats-mi

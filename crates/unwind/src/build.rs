@@ -65,6 +65,8 @@ struct Function {
 struct Builder {
     functions: Vec<Function>,
     rows: Vec<(u64, Rule)>,
+    /// Code that nobody called, where nothing else describes it.
+    starts: Vec<Range<u64>>,
     left: Left,
 }
 
@@ -100,6 +102,7 @@ impl Table {
             builder.keeps_frame_pointers(builtins.clone(), image.architecture());
         }
         let left = builder.left;
+        builder.starts.clone_from(&image.starts);
         builder.finish(image.entry()).map(|table| (table, left)).ok_or(TableError::None)
     }
 }
@@ -220,8 +223,9 @@ impl Builder {
         // Of two descriptions of the same code, the first in the file.
         self.functions.sort_by_key(|function| function.begin);
         self.functions.dedup_by_key(|function| function.begin);
-        if let Some(entry) = entry {
-            self.enter(entry);
+        let entry = entry.map(|entry| entry..entry.saturating_add(ENTRY_BYTES));
+        for code in entry.into_iter().chain(std::mem::take(&mut self.starts)) {
+            self.enter(code);
         }
         let mut table = Table::with_base(self.functions.first()?.begin);
         let mut functions = self.functions.iter().peekable();
@@ -242,16 +246,16 @@ impl Builder {
     }
 
     /// Nobody called the code that a program begins with, whether or not it says so.
-    fn enter(&mut self, entry: u64) {
-        let behind = self.functions.partition_point(|function| function.begin <= entry);
+    fn enter(&mut self, code: Range<u64>) {
+        let Range { start: begin, end } = code;
+        let behind = self.functions.partition_point(|function| function.begin <= begin);
         let before = behind.checked_sub(1).and_then(|at| self.functions.get(at));
-        if before.is_some_and(|function| function.end > entry) {
+        if before.is_some_and(|function| function.end > begin) {
             return;
         }
         let row = self.rows.len();
-        self.rows.push((entry, Rule::OUTERMOST));
-        let end = entry.saturating_add(ENTRY_BYTES);
-        self.functions.insert(behind, Function { begin: entry, end, rows: row..row + 1 });
+        self.rows.push((begin, Rule::OUTERMOST));
+        self.functions.insert(behind, Function { begin, end, rows: row..row + 1 });
     }
 }
 

@@ -7,7 +7,7 @@ use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{FileKind, NativeEndian, ReadRef};
 
-use crate::v8;
+use crate::{start, v8};
 
 /// More program or section headers than any linker writes.
 const MAX_HEADERS: usize = 65_536;
@@ -88,6 +88,8 @@ pub struct Image<'a> {
     pub(crate) got: Option<u64>,
     /// Code of V8 that keeps frame pointers.
     pub(crate) builtins: Option<Range<u64>>,
+    /// Of a static program: functions of its C library before `main`.
+    pub(crate) starts: Vec<Range<u64>>,
 }
 
 type Header = elf::FileHeader64<NativeEndian>;
@@ -137,11 +139,16 @@ impl<'a> Image<'a> {
             text: None,
             got: None,
             builtins: None,
+            starts: Vec::new(),
         };
         image.find_build_id(programs, endian, file);
         // A file without section headers, or with broken ones, still runs.
         if let Ok(sections) = header.sections(endian, file) {
             image.find_sections(&sections, endian, file);
+            let is_static = !programs.iter().any(|it| it.p_type(endian) == elf::PT_INTERP);
+            if is_static && image.entry.is_some() && image.go.is_none() {
+                image.starts = start::functions(&sections, endian, file);
+            }
             let mut indexes =
                 programs.iter().filter(|it| it.p_type(endian) == elf::PT_GNU_EH_FRAME);
             let has_gap = indexes.next().is_some_and(|index| {
@@ -206,20 +213,15 @@ impl<'a> Image<'a> {
         endian: NativeEndian,
         file: R,
     ) {
-        for program in programs.iter().take(MAX_HEADERS) {
-            let Ok(Some(mut notes)) = program.notes(endian, file) else { continue };
-            while let Ok(Some(note)) = notes.next() {
-                let (id, kind) = (note.desc(), note.n_type(endian));
-                let is_first = self.build_id.is_none();
-                if note.name() == elf::ELF_NOTE_GNU && kind == elf::NT_GNU_BUILD_ID && is_first {
-                    self.build_id = Some(id).filter(|it| (1..=MAX_BUILD_ID).contains(&it.len()));
-                }
-                if note.name() == b"Go" && kind == NT_GO_BUILD_ID {
-                    let id = std::str::from_utf8(id).ok();
-                    self.go_build_id = id.filter(|it| (1..=MAX_GO_BUILD_ID).contains(&it.len()));
-                }
+        each_note(programs, endian, file, |name, kind, id| {
+            if self.build_id.is_none() {
+                self.build_id = gnu_build_id(name, kind, id);
             }
-        }
+            if name == b"Go" && kind == NT_GO_BUILD_ID {
+                let id = std::str::from_utf8(id).ok();
+                self.go_build_id = id.filter(|it| (1..=MAX_GO_BUILD_ID).contains(&it.len()));
+            }
+        });
     }
 
     fn find_sections<R: ReadRef<'a>>(
@@ -286,4 +288,36 @@ pub fn code_address(segments: &[Segment], file_offset: u64) -> Option<u64> {
         file_offset >= begin && file_offset < segment.file_offset.saturating_add(segment.file_bytes)
     })?;
     Some(found.address.wrapping_sub(found.file_offset).wrapping_add(file_offset))
+}
+
+/// The linker's build id of a file, when nothing else of it is asked for.
+#[must_use]
+pub fn build_id<'a, R: ReadRef<'a>>(file: R) -> Option<&'a [u8]> {
+    let header = Header::parse(file).ok()?;
+    let endian = header.endian().ok()?;
+    let mut found = None;
+    each_note(header.program_headers(endian, file).ok()?, endian, file, |name, kind, id| {
+        found = found.or_else(|| gnu_build_id(name, kind, id));
+    });
+    found
+}
+
+fn gnu_build_id<'a>(name: &[u8], kind: u32, id: &'a [u8]) -> Option<&'a [u8]> {
+    let is_one = name == elf::ELF_NOTE_GNU && kind == elf::NT_GNU_BUILD_ID;
+    (is_one && (1..=MAX_BUILD_ID).contains(&id.len())).then_some(id)
+}
+
+/// Name, kind and content of each note.
+fn each_note<'a, R: ReadRef<'a>>(
+    programs: &[elf::ProgramHeader64<NativeEndian>],
+    endian: NativeEndian,
+    file: R,
+    mut each: impl FnMut(&'a [u8], u32, &'a [u8]),
+) {
+    for program in programs.iter().take(MAX_HEADERS) {
+        let Ok(Some(mut notes)) = program.notes(endian, file) else { continue };
+        while let Ok(Some(note)) = notes.next() {
+            each(note.name(), note.n_type(endian), note.desc());
+        }
+    }
 }

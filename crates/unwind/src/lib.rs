@@ -15,12 +15,13 @@ mod go;
 mod image;
 mod parts;
 mod rule;
+mod start;
 mod table;
 mod v8;
 pub mod walk;
 
 pub use build::{Left, MAX_ROWS, TableError};
-pub use image::{Architecture, Image, ImageError, Segment, code_address};
+pub use image::{Architecture, Image, ImageError, Segment, build_id, code_address};
 pub use parts::parts;
 pub use rule::{Cfa, Rule};
 pub use table::Table;

@@ -321,7 +321,10 @@ impl Code {
     /// Whether it is what was mapped as this.
     pub(super) fn is_of(&self, mapped: &Contents) -> bool {
         match mapped {
-            Contents::BuildId(id) => *self.identity() == Identity::BuildId(hex(id)),
+            Contents::BuildId(id) => match &self.source {
+                Source::File(file) => has_build_id(file, id),
+                Source::Bytes(bytes) => unwind::build_id(&**bytes) == Some(id),
+            },
             Contents::Inode(..) => true,
         }
     }
@@ -446,7 +449,7 @@ pub(super) fn open_mapped(file: &CodeFile, pid: Pid, (begin, end): (u64, u64)) -
 
 fn has_build_id(file: &File, id: &[u8]) -> bool {
     let bytes = reading(file);
-    Image::parse(&bytes).is_ok_and(|image| image.build_id() == Some(id))
+    unwind::build_id(&bytes) == Some(id)
 }
 
 /// The kernel maps the same one into all processes of 64 bits.

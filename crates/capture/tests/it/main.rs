@@ -15,6 +15,7 @@ mod kernel_names;
 mod lines;
 mod off_cpu;
 mod profile;
+mod programs;
 mod python;
 mod relays;
 mod spans;

@@ -28,8 +28,10 @@ libswscale-dev   library  libswscale
 readonly PACKAGES_TEST="
 bpftrace         command  bpftrace
 chromium         command  chromium
+dwz              command  dwz
 g++              command  c++
 iproute2         command  ip
+llvm             command  llvm-addr2line
 musl-tools       command  musl-gcc
 nats-server      command  nats-server
 openssl          command  openssl

@@ -130,9 +130,15 @@ fn a_jitdump_names_functions_by_the_time_at_which_they_were_made() {
     let (report, samples) = sampling.finish();
     is_conserved(&report, &samples);
     ends_at_the_root(&samples);
-    let of_each = samples.iter().map(|it| stacks(std::slice::from_ref(it)).remove(0).0);
+    // A packet for each sample.
+    let mut packer = Packer::new(Duration::from_nanos(1), 397);
+    let mut packets: Vec<_> = samples.iter().filter_map(|sample| packer.add(sample)).collect();
+    packets.extend(packer.finish());
     // The system call of the first one's loop is in neither.
-    let is_first = of_each.filter_map(|stack| {
+    let is_first = packets.iter().filter_map(|packet| {
+        let mut weights = Weights::new();
+        weights.add(&Request::decode(&packet.bytes, Limits::default()).unwrap());
+        let stack = folded(&weights);
         let name = ["one", "two"].into_iter().find(|it| stack.contains(&format!(";main;{it}")));
         name.map(|name| name == "one")
     });

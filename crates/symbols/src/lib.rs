@@ -8,6 +8,7 @@
 
 mod functions;
 pub mod jit;
+mod kallsyms;
 mod kernel;
 mod lines;
 mod links;
@@ -15,6 +16,7 @@ mod notes;
 mod tls;
 
 pub use functions::{Function, Functions, FunctionsError, MAX_FUNCTIONS};
+pub use kallsyms::Kallsyms;
 pub use kernel::{KernelFunction, KernelFunctions};
 pub use lines::{FunctionName, Lines, LinesError, MAX_INFLATED_BYTES, SourceLine, UNITS_ROOM};
 pub use links::{DebugLinks, link_checksum};

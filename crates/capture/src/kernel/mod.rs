@@ -36,6 +36,7 @@ use crate::error::Result;
 
 pub use encode::EncodeError;
 pub use preflight::{Unavailable, preflight};
+pub(crate) use programs::log_libbpf;
 pub use record::RecordError;
 pub use sink::RelayError;
 

@@ -83,7 +83,7 @@ impl<'obj> Programs<'obj> {
     /// # Errors
     /// [`Error::Bpf`] when the kernel refuses.
     pub(super) fn load(storage: &'obj mut Storage, settings: &Settings<'_>) -> Result<Self> {
-        libbpf_rs::set_print(Some((PrintLevel::Info, log)));
+        log_libbpf();
         let mut open = KernelSkelBuilder::default()
             .open(&mut storage.0)
             .map_err(Error::bpf("open the eBPF programs"))?;
@@ -265,6 +265,11 @@ impl StateDump {
 /// The kernel ends a read early after many objects, or on a signal.
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// What libbpf has to say goes into the log.
+pub(crate) fn log_libbpf() {
+    libbpf_rs::set_print(Some((PrintLevel::Info, log)));
 }
 
 fn log(level: PrintLevel, message: String) {

@@ -1,19 +1,21 @@
 //! Names of the kernel's functions, as they were when a sample was taken.
 //!
 //! The kernel is asked for an address when a sample has one that nothing is known of: an eBPF program prints it as a back trace would.
-//! So `/proc/kallsyms`, which takes the kernel 30 ms and more to write, is never read, and code that came a moment ago has its name at
+//! So `/proc/kallsyms`, which takes the kernel 30 ms and more to write, is not read where programs are allowed, and code that came a moment ago has its name at
 //! once. Of eBPF programs the side band says by time when they come and go.
 
 use std::collections::HashSet;
+use std::fs;
 use std::sync::Arc;
 
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 use profile::Unnamed;
-use symbols::{KernelFunction, KernelFunctions};
+use symbols::{Kallsyms, KernelFunction, KernelFunctions};
 
 use super::KernelFrame;
 use super::change::{Change, Timed};
 use super::sample::RawSample;
+use crate::kernel::log_libbpf;
 
 /// Addresses that the kernel is asked for between two ticks, at some 2 µs each; what is beyond has no name.
 const MAX_QUESTIONS: usize = 8192;
@@ -53,8 +55,7 @@ impl KernelCode {
             return;
         }
         let at_ns = now();
-        let answer = self.namer.ask(address);
-        if let Some(function) = answer.and_then(|text| KernelFunction::printed(&text, address)) {
+        if let Some(function) = self.namer.ask(address) {
             self.functions.answered(function, at_ns);
         }
     }
@@ -88,7 +89,7 @@ impl KernelCode {
 
     fn why_not(&self, address: u64) -> Unnamed {
         match self.namer {
-            Namer::Refused => Unnamed::Hidden,
+            Namer::Refused(_) => Unnamed::Hidden,
             _ if self.asked.contains(&address) => Unnamed::NoSymbol,
             _ => Unnamed::Budget,
         }
@@ -144,34 +145,39 @@ enum Namer {
     #[default]
     NotLoaded,
     Loaded(Object),
-    /// The kernel refused it.
-    Refused,
+    /// The kernel refused it: what it said of all its functions at that moment. Nothing where it hides them.
+    Refused(Kallsyms),
 }
 
 impl Namer {
-    /// What the kernel prints for an address.
-    fn ask(&mut self, address: u64) -> Option<String> {
+    /// The function of an address.
+    fn ask(&mut self, address: u64) -> Option<KernelFunction> {
         if matches!(self, Self::NotLoaded) {
             *self = match load() {
                 Ok(object) => Self::Loaded(object),
                 Err(error) => {
-                    tracing::warn!(%error, "the kernel does not name its functions");
-                    Self::Refused
+                    tracing::debug!(%error, "the kernel's functions are listed");
+                    Self::Refused(Kallsyms::of(&fs::read("/proc/kallsyms").unwrap_or_default()))
                 }
             };
         }
-        let Self::Loaded(object) = self else { return None };
+        let object = match self {
+            Self::Loaded(object) => object,
+            Self::Refused(all) => return all.find(address),
+            Self::NotLoaded => return None,
+        };
         let mut question = address.to_ne_bytes();
         let input = ProgramInput { context_in: Some(&mut question), ..ProgramInput::default() };
         object.progs_mut().next()?.test_run(input).ok()?;
         let names = object.maps().find(|map| map.name() == "names")?;
         let text = names.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
         let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-        Some(String::from_utf8_lossy(text).into_owned())
+        KernelFunction::printed(&String::from_utf8_lossy(text), address)
     }
 }
 
 fn load() -> libbpf_rs::Result<Object> {
+    log_libbpf();
     let object = include_bytes!(concat!(env!("OUT_DIR"), "/names.bpf.o"));
     ObjectBuilder::default().open_memory(object)?.load()
 }

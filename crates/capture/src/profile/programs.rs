@@ -20,6 +20,7 @@ use super::processes::{Process, Processes};
 use super::python;
 use super::spans::Spans;
 use crate::error::{Error, Result};
+use crate::kernel::log_libbpf;
 
 #[allow(
     clippy::all,
@@ -109,6 +110,7 @@ impl<'obj> Programs<'obj> {
     /// # Errors
     /// [`Error::Bpf`] when the kernel refuses.
     pub(super) fn load(storage: &'obj mut Storage, config: &Config) -> Result<Self> {
+        log_libbpf();
         let mut open = ProfileSkelBuilder::default()
             .open(&mut storage.0)
             .map_err(Error::bpf("open the sampling program"))?;

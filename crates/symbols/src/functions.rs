@@ -1,11 +1,16 @@
 //! Functions of an executable file.
 
+use std::borrow::Cow;
+
 use object::elf;
-use object::read::elf::{FileHeader, SectionTable, Sym};
+use object::read::elf::{FileHeader, SectionHeader, SectionTable, Sym};
 use object::{FileKind, NativeEndian, ReadRef};
 
 /// The most functions that are kept of a file; Chromium has 800,000.
 pub const MAX_FUNCTIONS: usize = 4 << 20;
+
+/// The largest table of symbols that is read, 24 bytes for each: files may claim more than they have.
+const MAX_TABLE_BYTES: u64 = 256 << 20;
 
 /// The longest name that is kept.
 const MAX_NAME_BYTES: usize = 16 << 10;
@@ -31,29 +36,36 @@ pub enum FunctionsError {
 }
 
 /// A function of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function<'a> {
     /// Its name as the linker knows it.
-    pub name: &'a str,
+    pub name: Cow<'a, str>,
     /// Its first address, before the loader moves it.
     pub address: u64,
 }
 
-/// Functions by address, before the loader moves them.
+/// Functions by address, before the loader moves them: 16 bytes for each. Their names stay in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Functions {
     rows: Vec<Row>,
-    names: String,
+    /// Where in the file the names of [`TABLES`] begin, and how many bytes they have.
+    strings: [(u64, u64); 2],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Row {
     address: u64,
     /// 0: up to the next one, as of code that was written by hand.
-    bytes: u64,
+    bytes: u32,
+    /// Where among the names of its table it begins; the highest bit says which of [`TABLES`] that is.
     name: u32,
-    name_bytes: u32,
 }
+
+/// What is read: the first is there where it was not stripped, the second is for what a file exports.
+const TABLES: [u32; 2] = [elf::SHT_SYMTAB, elf::SHT_DYNSYM];
+
+/// Of [`Row::name`].
+const SECOND_TABLE: u32 = 1 << 31;
 
 /// A symbol on its way into the table.
 struct Found<'a> {
@@ -62,6 +74,8 @@ struct Found<'a> {
     /// Of several names of one function, the lowest: global ones before weak and local ones.
     rank: u8,
     name: &'a [u8],
+    /// As in [`Row`].
+    name_at: u32,
 }
 
 type Header = elf::FileHeader64<NativeEndian>;
@@ -82,8 +96,10 @@ impl Functions {
         let endian = header.endian().map_err(|_other_order| FunctionsError::NotElf)?;
         let sections = header.sections(endian, file).map_err(malformed("section headers"))?;
         let mut found = Vec::new();
-        for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
-            collect(&sections, kind, endian, file, &mut found)?;
+        let mut functions = Self::default();
+        let bits = [0, SECOND_TABLE];
+        for ((kind, bit), strings) in TABLES.into_iter().zip(bits).zip(&mut functions.strings) {
+            *strings = collect(&sections, (kind, bit), endian, file, &mut found)?;
         }
         found.sort_by(|a, b| {
             let key = |it: &Found<'_>| (it.address, it.bytes == 0, it.rank);
@@ -93,26 +109,29 @@ impl Functions {
                 .then_with(|| a.name.cmp(b.name))
         });
         found.dedup_by_key(|it| it.address);
-        let mut functions = Self::default();
-        for it in found {
-            functions.push(&it);
-        }
-        functions.rows.shrink_to_fit();
-        functions.names.shrink_to_fit();
+        let row = |it: Found<'_>| Row {
+            address: it.address,
+            bytes: u32::try_from(it.bytes).unwrap_or(u32::MAX),
+            name: it.name_at,
+        };
+        functions.rows = found.into_iter().map(row).collect();
         Ok(functions)
     }
 
-    /// The function that an address is of.
-    #[must_use]
-    pub fn find(&self, address: u64) -> Option<Function<'_>> {
+    /// The function that an address is of. The file must be the one that they are of.
+    pub fn find<'a, R: ReadRef<'a>>(&self, file: R, address: u64) -> Option<Function<'a>> {
         let behind = self.rows.partition_point(|row| row.address <= address);
         let row = self.rows.get(behind.checked_sub(1)?)?;
-        if row.bytes > 0 && address - row.address >= row.bytes {
+        if row.bytes > 0 && address - row.address >= row.bytes.into() {
             return None;
         }
-        let begin = usize::try_from(row.name).ok()?;
-        let name = self.names.get(begin..begin + usize::try_from(row.name_bytes).ok()?)?;
-        Some(Function { name, address: row.address })
+        let [first, second] = self.strings;
+        let (begin, bytes) = if row.name & SECOND_TABLE == 0 { first } else { second };
+        let at = u64::from(row.name & !SECOND_TABLE);
+        let most = bytes.checked_sub(at)?.min(MAX_NAME_BYTES as u64 + 1);
+        let begin = begin.checked_add(at)?;
+        let name = file.read_bytes_at_until(begin..begin.checked_add(most)?, 0).ok()?;
+        Some(Function { name: String::from_utf8_lossy(name), address: row.address })
     }
 
     /// How many.
@@ -126,28 +145,23 @@ impl Functions {
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
-
-    fn push(&mut self, found: &Found<'_>) {
-        let name = String::from_utf8_lossy(found.name);
-        let (Ok(begin), Ok(name_bytes)) =
-            (u32::try_from(self.names.len()), u32::try_from(name.len()))
-        else {
-            return;
-        };
-        self.names.push_str(&name);
-        let Found { address, bytes, .. } = *found;
-        self.rows.push(Row { address, bytes, name: begin, name_bytes });
-    }
 }
 
+/// Puts functions of a table behind those that were found; where in the file their names are.
 fn collect<'a, R: ReadRef<'a>>(
     sections: &SectionTable<'a, Header, R>,
-    kind: u32,
+    (kind, table_bit): (u32, u32),
     endian: NativeEndian,
     file: R,
     found: &mut Vec<Found<'a>>,
-) -> Result<(), FunctionsError> {
+) -> Result<(u64, u64), FunctionsError> {
     let part = if kind == elf::SHT_SYMTAB { ".symtab" } else { ".dynsym" };
+    let is_huge = |section: &&elf::SectionHeader64<NativeEndian>| {
+        section.sh_type(endian) == kind && section.sh_size(endian) > MAX_TABLE_BYTES
+    };
+    if sections.iter().any(|section| is_huge(&section)) {
+        return Err(FunctionsError::TooMany);
+    }
     let symbols = sections
         .symbols(endian, file, kind)
         .map_err(|error| FunctionsError::Malformed { part, why: error.to_string() })?;
@@ -170,7 +184,12 @@ fn collect<'a, R: ReadRef<'a>>(
             elf::STB_WEAK => 1,
             _ => 2,
         };
-        found.push(Found { address, bytes, rank, name });
+        let name_at = symbol.st_name(endian);
+        if name_at >= SECOND_TABLE {
+            continue;
+        }
+        found.push(Found { address, bytes, rank, name, name_at: name_at | table_bit });
     }
-    Ok(())
+    let strings = sections.section(symbols.string_section()).ok();
+    Ok(strings.and_then(|it| it.file_range(endian)).unwrap_or_default())
 }

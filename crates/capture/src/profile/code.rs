@@ -2,8 +2,8 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -33,7 +33,8 @@ pub(super) struct Code {
     for_whom: ForWhom,
     head: OnceLock<Option<Head>>,
     rows: OnceLock<Result<Rows, WithoutRows>>,
-    functions: OnceLock<Option<Functions>>,
+    /// And whether they are those of the file with its debug information.
+    functions: OnceLock<Option<(Functions, bool)>>,
     /// Its name, without folders.
     name: String,
     python: OnceLock<Option<Result<Interpreter, Unsupported>>>,
@@ -78,6 +79,10 @@ pub(super) enum ForWhom {
     /// This program alone.
     Here,
 }
+
+/// A file cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unreadable;
 
 /// Why a file has no rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,9 +197,12 @@ impl Code {
         if self.is_unchanged() { frames } else { Vec::new() }
     }
 
-    /// Its functions; `None` when it could not be read. Those of a file with its debug information alone are more, if it has been
-    /// stripped of its own.
-    pub(super) fn functions(&self) -> Option<&Functions> {
+    /// The name of the function at one of the file's addresses, as the linker knows it. Functions of a file with its debug information
+    /// alone are more, if it has been stripped of its own.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) fn function(&self, address: u64) -> Result<Option<String>, Unreadable> {
         let read = || {
             self.head()?;
             let own = match &self.source {
@@ -204,12 +212,27 @@ impl Code {
             let separate = self.debug_files().separate.as_ref();
             let separate = separate.and_then(|file| Functions::of(&reading(file)).ok());
             let functions = match (own, separate) {
-                (Some(own), Some(separate)) if own.len() < separate.len() => Some(separate),
-                (own, separate) => own.or(separate),
+                (Some(own), Some(separate)) if own.len() < separate.len() => (separate, true),
+                (own, separate) => match own {
+                    Some(own) => (own, false),
+                    None => (separate?, true),
+                },
             };
-            functions.filter(|_| self.is_unchanged())
+            Some(functions).filter(|_| self.is_unchanged())
         };
-        self.functions.get_or_init(read).as_ref()
+        let (functions, is_separate) =
+            self.functions.get_or_init(read).as_ref().ok_or(Unreadable)?;
+        let separate = self.debug_files().separate.as_ref().filter(|_| *is_separate);
+        let found = match (&self.source, separate) {
+            (_, Some(file)) | (Source::File(file), None) => {
+                let bytes = reading(file);
+                functions.find(&bytes, address).map(|it| it.name.into_owned())
+            }
+            (Source::Bytes(bytes), None) => {
+                functions.find(&**bytes, address).map(|it| it.name.into_owned())
+            }
+        };
+        if self.is_unchanged() { Ok(found) } else { Err(Unreadable) }
     }
 
     /// CPython, if it is one; else nothing, or why its frames cannot be walked.
@@ -429,13 +452,13 @@ pub(super) fn open_mapped(file: &CodeFile, pid: Pid, (begin, end): (u64, u64)) -
     let at_its_place = process.join(format!("map_files/{begin:x}-{end:x}"));
     let inside = file.path.strip_prefix("/").unwrap_or(&file.path);
     // Something else may be mapped there, or have its name, by the time that it is opened.
-    let mapped = File::open(&at_its_place).ok().filter(|opened| match &file.contents {
+    let mapped = open_plain(&at_its_place).ok().filter(|opened| match &file.contents {
         Contents::BuildId(id) => has_build_id(opened, id),
         Contents::Inode(..) => fs::read_link(&at_its_place).is_ok_and(|path| path == file.path),
     });
     let named = || {
         let paths = [process.join("root").join(inside), file.path.clone()];
-        paths.into_iter().filter_map(|path| File::open(path).ok()).find(|opened| {
+        paths.into_iter().filter_map(|path| open_plain(&path).ok()).find(|opened| {
             match &file.contents {
                 Contents::BuildId(id) => has_build_id(opened, id),
                 Contents::Inode(_, _, inode, _) => {
@@ -445,6 +468,12 @@ pub(super) fn open_mapped(file: &CodeFile, pid: Pid, (begin, end): (u64, u64)) -
         })
     };
     mapped.or_else(named).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Opens a file, and nothing that would keep one waiting, such as a pipe that a process put in its place.
+fn open_plain(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
 fn has_build_id(file: &File, id: &[u8]) -> bool {

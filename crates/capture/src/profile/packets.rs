@@ -420,13 +420,12 @@ impl Open {
                 names: Names::Known(&lines),
             });
         }
-        let functions = code.functions();
-        let found = functions.zip(address).and_then(|(all, address)| all.find(address));
-        let readable = found.map(|found| symbols::readable(found.name));
+        let found = address.map_or(Ok(None), |address| code.function(address));
+        let readable = found.as_ref().ok().and_then(Option::as_deref).map(symbols::readable);
         let source = address.map(|address| lines.find(code, address)).unwrap_or_default();
         let lines = named(&source, readable.as_deref());
         let names = match lines.as_slice() {
-            [] if functions.is_none() => Names::Unnamed(Unnamed::NoFile),
+            [] if found.is_err() => Names::Unnamed(Unnamed::NoFile),
             [] => Names::Unnamed(Unnamed::NoSymbol),
             known => Names::Known(known),
         };

@@ -122,8 +122,10 @@ impl Program {
             (function.to_owned(), place(line.file.as_deref(), line.line))
         };
         let mut told: Told = self.find(address).iter().map(text).collect();
-        if let (Some(last), Some(function)) = (told.last_mut(), self.functions.find(address)) {
-            function.name.clone_into(&mut last.0);
+        if let (Some(last), Some(function)) =
+            (told.last_mut(), self.functions.find(&ReadCache::new(&self.file), address))
+        {
+            last.0 = function.name.into_owned();
         }
         told
     }
@@ -134,7 +136,9 @@ impl Program {
         let image = unwind::Image::parse(&*bytes).unwrap();
         let code = image.segments().iter().filter(|it| it.is_executable);
         let all = code.flat_map(|it| (it.address..it.address + it.file_bytes).step_by(3));
-        let all: Vec<u64> = all.filter(|at| self.functions.find(*at).is_some()).collect();
+        let all: Vec<u64> = all
+            .filter(|at| self.functions.find(&ReadCache::new(&self.file), *at).is_some())
+            .collect();
         let step = all.len().div_ceil(most).max(1);
         all.into_iter().step_by(step).collect()
     }

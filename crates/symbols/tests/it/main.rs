@@ -34,11 +34,11 @@ fn a_function_is_found_by_its_first_byte_and_not_by_the_one_before() {
     assert!(functions.len() > 1000);
     assert_eq!(a_function_of_this_test(), 7);
     let address = a_function_of_this_test as fn() -> usize as usize as u64 - moved_by(&bytes);
-    let found = functions.find(address).unwrap();
+    let found = functions.find(&*bytes, address).unwrap();
     assert_eq!(found.address, address);
-    assert_eq!(symbols::readable(found.name), "it::a_function_of_this_test");
-    assert_eq!(functions.find(address + 1).unwrap(), found);
-    assert!(functions.find(address - 1).is_none_or(|before| before != found));
+    assert_eq!(symbols::readable(&found.name), "it::a_function_of_this_test");
+    assert_eq!(functions.find(&*bytes, address + 1).unwrap(), found);
+    assert!(functions.find(&*bytes, address - 1).is_none_or(|before| before != found));
 }
 
 /// The C library that this program uses.

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libbpf_rs::libbpf_sys;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Pages of a side band's ring: 256 KiB, some 2,000 mappings.
-const SIDE_BAND_PAGES: usize = 64;
+/// Pages of a side band's ring: 1 MiB, some 8,000 mappings between two turns.
+const SIDE_BAND_PAGES: usize = 256;
 /// Pages of a ring of copied stacks: 2 MiB.
 const COPIES_PAGES: usize = 512;
 /// Pages of the smallest ring that is taken where little memory may be locked: 32 KiB.

@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_never_begin_before_an_earlier_one_when_the_clock_is_set() {
+    fn s13_packets_never_begin_before_an_earlier_one_when_the_clock_is_set() {
         static OFFSET: AtomicU64 = AtomicU64::new(500 * HOUR_NS);
         let mut packer = Packer::new(Duration::from_secs(5), 99);
         packer.common.epoch = Epoch::new(|| OFFSET.load(Ordering::Relaxed));

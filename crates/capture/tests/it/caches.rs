@@ -41,7 +41,7 @@ fn packer() -> Packer {
     Packer::new(Duration::from_millis(500), 397).with_epoch(EPOCH_NS)
 }
 
-/// S3: samples of many short lives, of one file under two names, of waits and of the kernel are put into packets again and again.
+/// Samples of many short lives, of one file under two names, of waits and of the kernel are put into packets again and again.
 #[test]
 fn s3_packets_are_the_same_whatever_caches_hold_and_forget() {
     if !can_trace() || !are_installed(&["cc", "sh", "timeout", "dd"]) {

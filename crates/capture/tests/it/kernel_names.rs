@@ -93,7 +93,7 @@ fn run_of(line: &str) -> Option<(String, Range<u64>)> {
 /// Programs that are loaded and unloaded in turn while a process is sampled have the names that they had at that moment, wherever
 /// the kernel put them.
 #[test]
-fn programs_loaded_meanwhile_are_named_by_time() {
+fn s5_programs_loaded_meanwhile_are_named_by_time() {
     if !can_trace() || !are_installed(&["clang"]) {
         return;
     }

@@ -213,7 +213,7 @@ fn samples_of_short_lives_are_whole_too() {
 
 /// Decoded from its bytes alone, a packet has names for all frames and breaks no rule.
 #[test]
-fn a_packet_tells_all_names_by_itself() {
+fn s1_a_packet_tells_all_names_by_itself() {
     if !can_trace() || !are_installed(&["cc"]) {
         return;
     }

@@ -256,7 +256,7 @@ sys.stdin.readline()
 
 /// A name is that of the function that ran, however often its code object's place was another one's before.
 #[test]
-fn names_are_those_of_the_moment() {
+fn s6_names_are_those_of_the_moment() {
     if !can_trace() {
         return;
     }

@@ -76,7 +76,7 @@ int main(void) {{ long end = now() + {milliseconds}000000L; while (now() < end) 
     )
 }
 
-/// S7: whoever has a number after another one has nothing of it.
+/// Whoever has a number after another one has nothing of it.
 #[test]
 fn s7_a_reused_pid_is_another_process() {
     if !can_trace() || !are_installed(&["cc"]) {
@@ -113,7 +113,7 @@ fn s7_a_reused_pid_is_another_process() {
     assert!(numbers.values().any(|names| names.len() == 2), "no number was used twice");
 }
 
-/// S8: what a process was is known after it ended, also when the packet is made long after.
+/// What a process was is known after it ended, also when the packet is made long after.
 #[test]
 fn s8_a_process_that_ended_at_once_has_all_its_names() {
     if !can_trace() || !are_installed(&["cc", "sh"]) {
@@ -186,7 +186,7 @@ void work(long end) {{ volatile char pad[{pad}]; pad[2] = 1; while (now() < end)
     path.to_str().unwrap().to_owned()
 }
 
-/// S10: two libraries that lie at the same address in turn are told apart by time.
+/// Two libraries that lie at the same address in turn are told apart by time.
 #[test]
 fn s10_libraries_at_one_address_in_turn_have_their_own_names() {
     if !can_trace() || !are_installed(&["cc"]) {
@@ -235,7 +235,7 @@ fn s10_libraries_at_one_address_in_turn_have_their_own_names() {
     assert!(whole * 4 >= sum, "{whole} of {sum}");
 }
 
-/// S9: a file that takes the place of another one, by its name or byte for byte, gives no names to what runs of the one before.
+/// A file that takes the place of another one, by its name or byte for byte, gives no names to what runs of the one before.
 #[test]
 fn s9_names_are_those_of_the_file_that_is_mapped() {
     if !can_trace() || !are_installed(&["cc"]) {
@@ -256,7 +256,7 @@ fn s9_names_are_those_of_the_file_that_is_mapped() {
     assert!(named * 10 > found.values().sum::<u64>() * 8, "{found:#?}");
 }
 
-/// S9, in place: a library is written over with another one's bytes while a process has it.
+/// A library is written over with another one's bytes while a process has it.
 #[test]
 fn s9_a_file_that_was_written_over_gives_no_names() {
     if !can_trace() || !are_installed(&["cc"]) {

@@ -64,7 +64,7 @@ fn names(bytes: &[u8], program: &str) -> BTreeMap<(String, u64), Option<String>>
 }
 
 #[test]
-fn packets_of_an_agent_that_is_started_again_and_again_lack_no_name() {
+fn s4_packets_of_an_agent_that_is_started_again_and_again_lack_no_name() {
     if !can_sample() {
         return;
     }
@@ -207,7 +207,7 @@ fn posted(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_collector_that_was_away_gets_what_fits_the_spool_once_each_also_after_a_kill() {
+fn s12_a_collector_that_was_away_gets_what_fits_the_spool_once_each_also_after_a_kill() {
     const SPOOL: u64 = 100_000;
     if !can_sample() {
         return;

@@ -239,7 +239,7 @@ proptest! {
 
     /// Shuffled, duplicated and dropped, packets give the samples of those that came, each once.
     #[test]
-    fn packets_need_no_order_and_duplicates_are_known(
+    fn s2_packets_need_no_order_and_duplicates_are_known(
         windows in prop::collection::vec(prop::collection::vec(toy(), 1..8), 1..8),
         arrivals in prop::collection::vec(any::<prop::sample::Index>(), 0..16),
     ) {

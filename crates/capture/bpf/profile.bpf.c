@@ -35,7 +35,7 @@ __u64 wait_period_ns;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 << 20);
+	__uint(max_entries, 8 << 20); /* and more where there are many CPUs */
 } samples SEC(".maps");
 
 struct blocks {

@@ -10,7 +10,7 @@
 #define COMM_BYTES 16
 #define MAX_KERNEL_FRAMES 127
 #define MAX_USER_FRAMES 1024
-#define MAX_STACK_BYTES (16 << 10)
+#define MAX_STACK_BYTES (64 << 10)
 
 /* How the walk over the user stack ended. */
 enum end {

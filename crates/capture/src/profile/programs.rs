@@ -46,6 +46,11 @@ const FRAME_POINTERS: u32 = 0;
 /// A table that is never there.
 const NO_ROWS: u32 = u32::MAX;
 
+/// Bytes of the ring: a MiB for each CPU, but at least 8 and at most 64.
+pub(super) fn ring_bytes(cpus: u32) -> u32 {
+    cpus.checked_next_power_of_two().unwrap_or(64).clamp(8, 64) << 20
+}
+
 /// Where the loaded object lives; it must outlive [`Programs`].
 #[derive(Debug)]
 pub(super) struct Storage(MaybeUninit<OpenObject>);
@@ -122,6 +127,11 @@ impl<'obj> Programs<'obj> {
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::bpf("count the CPUs"))?;
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
         open.maps.waits.set_max_entries(cpus).map_err(Error::bpf("open the sampling program"))?;
+        let ring_bytes = ring_bytes(cpus);
+        open.maps
+            .samples
+            .set_max_entries(ring_bytes)
+            .map_err(Error::bpf("open the sampling program"))?;
         // One for each kind of program: `SCRATCHES` of `bpf/profile.bpf.c`.
         let scratches = cpus.saturating_mul(2);
         open.maps

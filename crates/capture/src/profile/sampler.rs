@@ -17,7 +17,7 @@ use super::kernel_code::KernelCode;
 use super::off_cpu::Pacer;
 use super::perf::SideBand;
 use super::processes::Processes;
-use super::programs::Storage;
+use super::programs::{Storage, ring_bytes};
 use super::queue::{InFlight, Message, Queue};
 use super::sample::{RawSample, StackEnd};
 use super::tables::Tables;
@@ -28,8 +28,11 @@ use crate::kernel::clock;
 /// How often the ring and the side bands are read.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Stacks that may be copied between two ticks: a fourth more than there are samples, but these at least, and at most.
-const STACKS_PER_TICK: (u64, u64) = (64, 1024);
+/// Stacks that may be copied between two ticks: a fourth more than there are samples, but these at least, and as many as fill half of the
+/// ring at most.
+const FEWEST_STACKS: u64 = 64;
+/// As in `bpf/sample.h`.
+const MAX_STACK_BYTES: u64 = 64 << 10;
 
 pub(super) struct Sampler<'obj> {
     backend: Backend<'obj>,
@@ -91,8 +94,9 @@ impl Sampler<'_> {
 
     fn go(mut self, config: &Config, cpus: &[i32], stop: &AtomicBool) -> Result<Report> {
         let samples_per_second = config.frequency_hz.saturating_mul(cpus.len() as u64);
-        let (fewest, most) = STACKS_PER_TICK;
-        let stacks_per_tick = (samples_per_second / 8).clamp(fewest, most).cast_signed();
+        let cpu_count = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
+        let most = u64::from(ring_bytes(cpu_count)) / (2 * MAX_STACK_BYTES);
+        let stacks_per_tick = (samples_per_second / 8).clamp(FEWEST_STACKS, most).cast_signed();
         // What happens while these are read is in the side bands already, and comes after.
         let listed = config.processes.as_deref();
         for pid in listed.unwrap_or_default() {

@@ -265,7 +265,8 @@ fn s12_a_collector_that_was_away_gets_what_fits_the_spool_once_each_also_after_a
     assert!(waiting().is_empty() && !said.contains("wait"), "{said}");
     // What waited at the kill was delivered, but for what the second agent had to drop.
     let kept = left.keys().filter(|name| ids.iter().any(|id| name.contains(id))).count();
-    let dropped = said.split(", ").find_map(|part| part.strip_suffix(" dropped (size)\n"));
+    let mut parts = said.lines().flat_map(|line| line.split(", "));
+    let dropped = parts.find_map(|part| part.strip_suffix(" dropped (size)"));
     let dropped = dropped.map_or(0, |count| count.parse::<usize>().unwrap());
     assert!(kept + dropped >= left.len(), "{kept} and {dropped} of {}: {said}", left.len());
 }

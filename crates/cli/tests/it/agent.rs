@@ -96,14 +96,16 @@ fn s4_packets_of_an_agent_that_is_started_again_and_again_lack_no_name() {
     let mut known = BTreeMap::new();
     for (file, bytes) in packets(&kept) {
         let names = names(&bytes, "spin");
-        let called = |name| names.values().flatten().any(|it| it == name);
-        assert!(names.is_empty() || (called("work") && called("main")), "{file}: {names:?}");
+        // One of the first samples may be without its callers; what it has of the program has names.
+        let mut of_program = names.iter().filter(|((path, _), _)| path.ends_with("/spin"));
+        assert!(of_program.all(|(_, name)| name.is_some()), "{file}: {names:?}");
         for (place, name) in names {
             let before = known.entry(place.clone()).or_insert_with(|| name.clone());
             assert_eq!(*before, name, "{file}: {place:?}");
         }
     }
-    assert!(known.len() >= 2, "{known:?}");
+    let called = |name| known.values().flatten().any(|it: &String| it == name);
+    assert!(called("work") && called("main"), "{known:?}");
 }
 
 /// Has OpenTelemetry's own messages read the files of a folder, and follow all that is referred to.

@@ -22,7 +22,8 @@ __u32 max_frames;
 /* From when on nothing is sampled any more; user space may be busy at that moment. 0: never. */
 __u64 end_ns;
 
-/* How many more stacks may be copied, and how many more samples of times off the CPU made, for all CPUs; user space refills them. */
+/* How many more bytes of stacks may be copied, and how many more samples of times off the CPU made, for all CPUs; user space refills them.
+ * Each CPU may go beyond by one stack. */
 __s64 stack_quota;
 
 /* When the reader was last woken because of a process of which nothing is known. */
@@ -335,7 +336,7 @@ static __always_inline __u32 copy_stack(struct scratch *s, __u32 at, struct samp
 	barrier_var(at);
 	if (at > FRAME_BYTES + KERNEL_BYTES)
 		return 0;
-	if (__sync_fetch_and_add(&stack_quota, -1) <= 0) {
+	if (*(volatile __s64 *)&stack_quota <= 0) {
 		cpu->stacks_kept_back++;
 		return 0;
 	}
@@ -350,6 +351,7 @@ static __always_inline __u32 copy_stack(struct scratch *s, __u32 at, struct samp
 		if (!bpf_probe_read_user(s->body + at + to, bytes, (void *)(sp + to)))
 			copied = to + bytes;
 	}
+	__sync_fetch_and_add(&stack_quota, -(__s64)copied);
 	return copied;
 }
 

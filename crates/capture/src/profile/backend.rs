@@ -121,10 +121,10 @@ impl<'obj> Backend<'obj> {
         }
     }
 
-    /// Lets so many stacks be copied of processes that a program knows nothing of.
-    pub(super) fn allow_stacks(&mut self, count: i64) {
+    /// Lets so many bytes of stacks be copied of processes that a program knows nothing of.
+    pub(super) fn allow_stacks(&mut self, bytes: i64) {
         if let Self::Programs(programs) = self {
-            programs.allow_stacks(count);
+            programs.allow_stacks(bytes);
         }
     }
 

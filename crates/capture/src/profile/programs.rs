@@ -290,13 +290,13 @@ impl<'obj> Programs<'obj> {
         &self.skeleton.maps.tables
     }
 
-    /// Lets so many stacks be copied from now on.
+    /// Lets so many bytes of stacks be copied from now on.
     #[expect(unsafe_code, reason = "the program changes this memory while it is mapped here")]
-    pub(super) fn allow_stacks(&mut self, count: i64) {
+    pub(super) fn allow_stacks(&mut self, bytes: i64) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
             // SAFETY: the reference is valid and aligned, and both sides change the number as a whole.
             let quota = unsafe { AtomicI64::from_ptr(&raw mut bss.stack_quota) };
-            quota.store(count, Ordering::Relaxed);
+            quota.store(bytes, Ordering::Relaxed);
         }
     }
 

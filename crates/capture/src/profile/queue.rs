@@ -35,7 +35,7 @@ impl InFlight {
     }
 
     /// How many more may wait.
-    fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         MAX_WAITING_BYTES.saturating_sub(self.0.load(Ordering::Relaxed))
     }
 }

@@ -28,12 +28,6 @@ use crate::kernel::clock;
 /// How often the ring and the side bands are read.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Stacks that may be copied between two ticks: a fourth more than there are samples, but these at least, and as many as fill half of the
-/// ring at most.
-const FEWEST_STACKS: u64 = 64;
-/// As in `bpf/sample.h`.
-const MAX_STACK_BYTES: u64 = 64 << 10;
-
 pub(super) struct Sampler<'obj> {
     backend: Backend<'obj>,
     side_bands: Vec<SideBand>,
@@ -93,10 +87,6 @@ impl Sampler<'_> {
     }
 
     fn go(mut self, config: &Config, cpus: &[i32], stop: &AtomicBool) -> Result<Report> {
-        let samples_per_second = config.frequency_hz.saturating_mul(cpus.len() as u64);
-        let cpu_count = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
-        let most = u64::from(ring_bytes(cpu_count)) / (2 * MAX_STACK_BYTES);
-        let stacks_per_tick = (samples_per_second / 8).clamp(FEWEST_STACKS, most).cast_signed();
         // What happens while these are read is in the side bands already, and comes after.
         let listed = config.processes.as_deref();
         for pid in listed.unwrap_or_default() {
@@ -107,7 +97,7 @@ impl Sampler<'_> {
             self.processes.apply(at_ns, change);
         }
         self.processes.take_changed();
-        self.backend.allow_stacks(stacks_per_tick);
+        self.allow_stacks(cpus.len());
         // Of these the first samples shall be whole, however deep their stacks.
         for pid in listed.unwrap_or_default() {
             self.want(*pid)?;
@@ -173,7 +163,7 @@ impl Sampler<'_> {
             }
             // A turn may come before its time.
             if time_ns >= next_tick_ns {
-                self.backend.allow_stacks(stacks_per_tick);
+                self.allow_stacks(cpus.len());
                 self.backend.set_pace(pacer.next(clock::monotonic_ns(), &self.report.counts));
                 next_tick_ns = time_ns.saturating_add(nanoseconds(TICK));
             }
@@ -185,6 +175,13 @@ impl Sampler<'_> {
         self.report.kernel_functions_left_out = self.kernel.left_out();
         self.report.spans_left_out = self.backend.spans_left_out();
         Ok(self.report)
+    }
+
+    /// Copies fill half of the ring until the next tick at most, and half of what may wait behind it: samples have room, whatever their stacks take.
+    fn allow_stacks(&mut self, cpus: usize) {
+        let ring = ring_bytes(u32::try_from(cpus).unwrap_or(u32::MAX)) as usize;
+        let bytes = (ring / 2).min(self.in_flight.room() / 2);
+        self.backend.allow_stacks(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     fn read_copies(&mut self, queue: &mut Queue<'_>) {

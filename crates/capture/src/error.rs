@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::kernel::{EncodeError, RelayError, Unavailable};
 
@@ -35,7 +36,7 @@ pub enum Error {
         of_all: bool,
         /// Why no program of the kernel was taken.
         #[source]
-        refused: Option<Box<Error>>,
+        refused: Option<Arc<Error>>,
     },
     /// A system call failed.
     #[error("cannot {step}")]

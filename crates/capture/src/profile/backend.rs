@@ -1,5 +1,7 @@
 //! What takes samples: a program in the kernel, or the kernel's events with copies of stacks.
 
+use std::sync::Arc;
+
 use libbpf_rs::MapCore;
 use model::{Pid, Tid};
 
@@ -18,7 +20,7 @@ use crate::kernel::preflight;
 #[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub(super) enum Backend<'obj> {
     Programs(Programs<'obj>),
-    Copies(Copies),
+    Copies { copies: Copies, refused: Option<Arc<Error>> },
 }
 
 impl<'obj> Backend<'obj> {
@@ -44,28 +46,27 @@ impl<'obj> Backend<'obj> {
                     let side_bands = side_bands.map_err(Error::os("follow what processes map"))?;
                     return Ok((Self::Programs(programs), side_bands));
                 }
-                Err(refused) => Some(refused),
+                Err(refused) => Some(Arc::new(refused)),
             }
         };
         let threads = threads(config.processes.as_deref(), caller);
         let period_ns = 1_000_000_000 / config.frequency_hz.max(1);
         match Copies::open(cpus, &threads, period_ns) {
-            Ok((copies, side_bands)) => Ok((Self::Copies(copies), side_bands)),
+            Ok((copies, side_bands)) => Ok((Self::Copies { copies, refused }, side_bands)),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                Err(Error::NotAllowed {
-                    of_all: config.processes.is_none(),
-                    refused: refused.map(Box::new),
-                })
+                Err(Error::NotAllowed { of_all: config.processes.is_none(), refused })
             }
             Err(error) => Err(Error::Os { step: "open a clock that copies stacks", source: error }),
         }
     }
 
     /// Which of the two it is.
-    pub(super) const fn means(&self) -> Means {
+    pub(super) fn means(&self) -> Means {
         match self {
             Self::Programs(_) => Means::Program,
-            Self::Copies(copies) => Means::Copies { with_kernel: copies.with_kernel },
+            Self::Copies { copies, refused } => {
+                Means::Copies { refused: refused.clone(), with_kernel: copies.with_kernel }
+            }
         }
     }
 
@@ -73,7 +74,7 @@ impl<'obj> Backend<'obj> {
     pub(super) const fn for_whom(&self) -> ForWhom {
         match self {
             Self::Programs(_) => ForWhom::Program,
-            Self::Copies(_) => ForWhom::Here,
+            Self::Copies { .. } => ForWhom::Here,
         }
     }
 
@@ -84,7 +85,7 @@ impl<'obj> Backend<'obj> {
     pub(super) fn list(&self, pid: Pid) -> Result<()> {
         match self {
             Self::Programs(programs) => programs.list(pid),
-            Self::Copies(_) => Ok(()),
+            Self::Copies { .. } => Ok(()),
         }
     }
 
@@ -95,7 +96,7 @@ impl<'obj> Backend<'obj> {
     pub(super) fn set(&mut self, settings: &Settings) -> Result<()> {
         match self {
             Self::Programs(programs) => programs.set(settings),
-            Self::Copies(copies) => {
+            Self::Copies { copies, .. } => {
                 let period_ns = 1_000_000_000 / settings.frequency_hz.max(1);
                 copies.set_period(period_ns).map_err(Error::os("change the clock"))
             }
@@ -109,7 +110,9 @@ impl<'obj> Backend<'obj> {
     pub(super) fn start(&mut self, cpus: &[i32], config: &Config, end_ns: u64) -> Result<()> {
         match self {
             Self::Programs(programs) => programs.start(cpus, config.frequency_hz, end_ns),
-            Self::Copies(copies) => copies.start(end_ns).map_err(Error::os("start the clock")),
+            Self::Copies { copies, .. } => {
+                copies.start(end_ns).map_err(Error::os("start the clock"))
+            }
         }
     }
 
@@ -117,7 +120,7 @@ impl<'obj> Backend<'obj> {
     pub(super) fn stop(&mut self) {
         match self {
             Self::Programs(programs) => programs.stop(),
-            Self::Copies(copies) => copies.stop(),
+            Self::Copies { copies, .. } => copies.stop(),
         }
     }
 
@@ -139,7 +142,7 @@ impl<'obj> Backend<'obj> {
     pub(super) fn counts(&self) -> Counts {
         match self {
             Self::Programs(programs) => programs.counts(),
-            Self::Copies(copies) => copies.counts(),
+            Self::Copies { copies, .. } => copies.counts(),
         }
     }
 
@@ -147,7 +150,7 @@ impl<'obj> Backend<'obj> {
     pub(super) fn tables(&self) -> Option<&impl MapCore> {
         match self {
             Self::Programs(programs) => Some(programs.tables()),
-            Self::Copies(_) => None,
+            Self::Copies { .. } => None,
         }
     }
 
@@ -158,7 +161,7 @@ impl<'obj> Backend<'obj> {
     pub(super) fn tell(&mut self, pid: Pid, process: &Process) -> Result<()> {
         match self {
             Self::Programs(programs) => programs.tell(pid, process),
-            Self::Copies(_) => Ok(()),
+            Self::Copies { .. } => Ok(()),
         }
     }
 
@@ -166,7 +169,7 @@ impl<'obj> Backend<'obj> {
     pub(super) fn pythons_left_out(&self) -> u64 {
         match self {
             Self::Programs(programs) => programs.pythons_left_out(),
-            Self::Copies(_) => 0,
+            Self::Copies { .. } => 0,
         }
     }
 
@@ -181,7 +184,7 @@ impl<'obj> Backend<'obj> {
     pub(super) const fn spans_left_out(&self) -> u64 {
         match self {
             Self::Programs(programs) => programs.spans_left_out(),
-            Self::Copies(_) => 0,
+            Self::Copies { .. } => 0,
         }
     }
 
@@ -189,7 +192,7 @@ impl<'obj> Backend<'obj> {
     pub(super) fn forget(&mut self, pid: Pid) {
         match self {
             Self::Programs(programs) => programs.forget(pid),
-            Self::Copies(copies) => copies.forget(pid),
+            Self::Copies { copies, .. } => copies.forget(pid),
         }
     }
 }

@@ -61,7 +61,7 @@ use self::queue::{InFlight, Message};
 use self::resolve::resolve;
 use self::sample::RawSample;
 use self::sampler::Sampler;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 pub use control::{Budget, Reason, Settings};
 pub use lines::LinesLeftOut;
@@ -89,12 +89,14 @@ pub struct Config {
 }
 
 /// What takes the samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Means {
     /// A program in the kernel, which walks stacks.
     Program,
-    /// The kernel's events with copies of stacks, because programs are not allowed: no times off the CPU, and stacks of some KiB.
+    /// The kernel's events with copies of stacks, because there is no program: no times off the CPU, and stacks of some KiB.
     Copies {
+        /// Why there is no program, if one was asked for: mostly [`Error::Unavailable`].
+        refused: Option<Arc<Error>>,
         /// Whether samples have the kernel's frames, which takes more rights.
         with_kernel: bool,
     },

@@ -111,7 +111,7 @@ impl Sampler<'_> {
             Backend::Programs(programs) => {
                 Some(programs.ring(move |bytes| into.borrow_mut().push(bytes))?)
             }
-            Backend::Copies(_) => None,
+            Backend::Copies { .. } => None,
         };
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let length_ns = config.duration.map_or(u64::MAX, nanoseconds);
@@ -185,7 +185,7 @@ impl Sampler<'_> {
     }
 
     fn read_copies(&mut self, queue: &mut Queue<'_>) {
-        if let Backend::Copies(copies) = &mut self.backend {
+        if let Backend::Copies { copies, .. } = &mut self.backend {
             copies.read(|sample| queue.push(sample));
             queue.malformed = copies.malformed();
         }

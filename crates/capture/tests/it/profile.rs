@@ -13,7 +13,7 @@ use std::time::Duration;
 use ::profile::view::{Weights, folded};
 use ::profile::{Limits, Request};
 use capture::profile::{
-    self, Budget, Config, Packer, Report, Sample, Seen, StackEnd, StackFrame, UserFrame,
+    self, Budget, Config, Means, Packer, Report, Sample, Seen, StackEnd, StackFrame, UserFrame,
 };
 use model::Pid;
 
@@ -90,7 +90,11 @@ impl Sampling {
         let (says, started) = mpsc::channel();
         let thread = thread::spawn(move || {
             let mut samples = Vec::new();
-            let started = |_| says.send(()).unwrap();
+            let copies_only = config.copies_only;
+            let started = |means: Means| {
+                assert!(copies_only || matches!(means, Means::Program), "{means:?}");
+                says.send(()).unwrap();
+            };
             let report = profile::sample(&config, &seen, started, |seen| {
                 let Seen::Sample(sample) = seen else { return };
                 let is_deep = sample.end == StackEnd::Root && sample.user.len() > 20;

@@ -224,16 +224,18 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
 
 /// Says in one line what is missing where eBPF programs are not allowed.
 pub(crate) fn say_means(means: Means, off_cpu: bool) {
-    let Means::Copies { with_kernel } = means else { return };
+    let Means::Copies { refused, with_kernel } = means else { return };
+    let why = match refused.map(anyhow::Error::from) {
+        Some(refused) => format!("no eBPF program ({refused:#})"),
+        None => "no eBPF program".to_owned(),
+    };
     let missing = match (with_kernel, off_cpu) {
         (true, false) => "",
         (false, false) => ", without the kernel's frames",
         (true, true) => ", and not of who waits",
         (false, true) => ", without the kernel's frames and not of who waits",
     };
-    complain(&format!(
-        "eBPF programs need root, or CAP_BPF and CAP_PERFMON: sampling by copies of stacks, 16 KiB at most{missing}"
-    ));
+    complain(&format!("{why}: sampling by copies of stacks, 16 KiB at most{missing}"));
 }
 
 /// Each file that is sampled stays open: as many as the system allows. The command that is run has its own bound already.

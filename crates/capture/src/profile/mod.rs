@@ -27,6 +27,7 @@ mod kernel_code;
 mod kernel_ids;
 mod lines;
 mod off_cpu;
+mod open_packet;
 mod packets;
 mod perf;
 mod positioned;

@@ -154,13 +154,13 @@ impl<'obj> Backend<'obj> {
         }
     }
 
-    /// Tells a program what a process has mapped.
+    /// Tells a program what processes have mapped.
     ///
     /// # Errors
     /// [`Error::Bpf`] when the kernel takes no more.
-    pub(super) fn tell(&mut self, pid: Pid, process: &Process) -> Result<()> {
+    pub(super) fn tell(&mut self, processes: &[(Pid, Arc<Process>)]) -> Result<()> {
         match self {
-            Self::Programs(programs) => programs.tell(pid, process),
+            Self::Programs(programs) => programs.tell(processes),
             Self::Copies { .. } => Ok(()),
         }
     }
@@ -188,11 +188,11 @@ impl<'obj> Backend<'obj> {
         }
     }
 
-    /// A process is gone.
-    pub(super) fn forget(&mut self, pid: Pid) {
+    /// Processes that it was told of are gone.
+    pub(super) fn forget(&mut self, pids: &[Pid]) {
         match self {
-            Self::Programs(programs) => programs.forget(pid),
-            Self::Copies { copies, .. } => copies.forget(pid),
+            Self::Programs(programs) => programs.forget(pids),
+            Self::Copies { copies, .. } => pids.iter().for_each(|pid| copies.forget(*pid)),
         }
     }
 }

@@ -26,6 +26,7 @@ mod jit;
 mod kernel_code;
 mod kernel_ids;
 mod lines;
+mod maps;
 mod off_cpu;
 mod open_packet;
 mod packets;

@@ -1,19 +1,18 @@
 //! The sampling program: loaded, attached to a clock on each CPU, told what processes have mapped.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, RingBuffer, RingBufferBuilder,
-    libbpf_sys,
-};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, RingBuffer, RingBufferBuilder};
 use model::Pid;
 
 use super::Config;
 use super::control::Settings;
+use super::maps;
 use super::off_cpu::Pace;
 use super::perf;
 use super::processes::{Process, Processes};
@@ -40,7 +39,10 @@ mod skeleton {
 use skeleton::{ProfileSkel, ProfileSkelBuilder};
 
 /// `struct mapping` of `bpf/sample.h`.
-const MAPPING_BYTES: usize = 40;
+const MAPPING_WORDS: usize = 5;
+const MAPPING_BYTES: usize = MAPPING_WORDS * size_of::<u64>();
+/// Processes that the program is told of at once: each takes a descriptor meanwhile.
+const MAX_TOLD_AT_ONCE: usize = 256;
 /// A table that stands for code that keeps frame pointers, as in `bpf/sample.h`.
 const FRAME_POINTERS: u32 = 0;
 /// A table that is never there.
@@ -217,46 +219,23 @@ impl<'obj> Programs<'obj> {
         builder.build().map_err(Error::bpf("read the ring of samples"))
     }
 
-    /// Tells the program what a process has mapped, of which all files are settled.
+    /// Tells the program what processes have mapped, of which all files are settled.
     ///
     /// # Errors
     /// [`Error::Bpf`] when the kernel takes no more.
-    pub(super) fn tell(&mut self, pid: Pid, process: &Process) -> Result<()> {
-        let mut rows: Vec<[u64; 5]> = Vec::with_capacity(process.code.len() + 1);
-        rows.push([0; 5]);
-        for (begin, mapping) in &process.code {
-            if mapping.file.is_anonymous() {
-                rows.push([*begin, mapping.end, 0, 0, FRAME_POINTERS.into()]);
-                continue;
+    pub(super) fn tell(&mut self, processes: &[(Pid, Arc<Process>)]) -> Result<()> {
+        for some in processes.chunks(MAX_TOLD_AT_ONCE) {
+            let maps = &self.skeleton.maps;
+            let mut mapped = Vec::with_capacity(some.len());
+            for (pid, process) in some {
+                // These two are of use before the rest is known, and their maps make nobody wait.
+                self.pythons.tell((&maps.python_layouts, &maps.pythons), *pid, process)?;
+                self.spans.tell(&maps.span_places, *pid, process);
+                mapped.push((pid.get().to_ne_bytes(), mappings(process)?));
             }
-            let Some(code) = mapping.file.code() else { continue };
-            let moved_by = code.moved_by(*begin, mapping.file_offset);
-            let row = match moved_by.zip(code.rows().ok()) {
-                Some((moved_by, table)) if code.number() != 0 => {
-                    let number = u64::from(code.number()) | u64::from(table.blocks()) << 32;
-                    [*begin, mapping.end, moved_by, table.base(), number]
-                }
-                _ => [*begin, mapping.end, 0, 0, NO_ROWS.into()],
-            };
-            rows.push(row);
+            let entries: Vec<_> = mapped.iter().map(|(key, map)| (*key, map)).collect();
+            maps::put(&maps.processes, &entries).map_err(Error::bpf("tell of processes"))?;
         }
-        let count = rows.len() as u64 - 1;
-        if let Some(first) = rows.first_mut() {
-            *first = [count, process.changed_ns, 0, 0, 0];
-        }
-        let entries = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-        let mapping_bytes = u32::try_from(MAPPING_BYTES).unwrap_or(0);
-        let map = inner_map("mappings", mapping_bytes, entries, 0)
-            .map_err(Error::bpf("make a map of mappings"))?;
-        for (number, row) in (0_u32..).zip(rows) {
-            let value = row.map(u64::to_ne_bytes).concat();
-            map.update(&number.to_ne_bytes(), &value, MapFlags::ANY)
-                .map_err(Error::bpf("tell of a mapping"))?;
-        }
-        self.put(pid, &map)?;
-        let maps = (&self.skeleton.maps.python_layouts, &self.skeleton.maps.pythons);
-        self.pythons.tell(maps, pid, process)?;
-        self.spans.tell(&self.skeleton.maps.span_places, pid, process);
         Ok(())
     }
 
@@ -275,14 +254,17 @@ impl<'obj> Programs<'obj> {
         self.pythons.left_out
     }
 
-    /// Forgets a process.
-    pub(super) fn forget(&self, pid: Pid) {
-        let key = pid.get().to_ne_bytes();
-        // It may have been told of never, or changed never.
-        drop(self.skeleton.maps.processes.delete(&key));
-        drop(self.skeleton.maps.pythons.delete(&key));
-        drop(self.skeleton.maps.span_places.delete(&key));
-        drop(self.skeleton.maps.changed.delete(&key));
+    /// Forgets processes.
+    pub(super) fn forget(&self, pids: &[Pid]) {
+        let keys: Vec<maps::Key> = pids.iter().map(|pid| pid.get().to_ne_bytes()).collect();
+        let maps = &self.skeleton.maps;
+        maps::remove(&maps.processes, &keys);
+        for key in &keys {
+            // It may have been told of never, or changed never.
+            drop(maps.pythons.delete(key));
+            drop(maps.span_places.delete(key));
+            drop(maps.changed.delete(key));
+        }
     }
 
     /// The tables of files.
@@ -363,26 +345,45 @@ impl<'obj> Programs<'obj> {
         }
         sum
     }
-
-    fn put(&self, pid: Pid, map: &MapHandle) -> Result<()> {
-        let descriptor = map.as_fd().as_raw_fd().to_ne_bytes();
-        let key = pid.get().to_ne_bytes();
-        let set = self.skeleton.maps.processes.update(&key, &descriptor, MapFlags::ANY);
-        set.map_err(Error::bpf("tell of a process"))
-    }
 }
 
-/// An array that a map of maps takes, however long it is.
-pub(super) fn inner_map(
-    name: &str,
-    value_bytes: u32,
-    entries: u32,
-    flags: u32,
-) -> libbpf_rs::Result<MapHandle> {
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
-        map_flags: libbpf_sys::BPF_F_INNER_MAP | flags,
-        ..Default::default()
-    };
-    MapHandle::create(MapType::Array, Some(name), 4, value_bytes, entries.max(1), &options)
+/// What a process has mapped, as the program reads it: `struct mapping` of `bpf/sample.h`.
+fn mappings(process: &Process) -> Result<MapHandle> {
+    let mut rows: Vec<[u64; MAPPING_WORDS]> = Vec::with_capacity(process.code.len() + 1);
+    rows.push([0; MAPPING_WORDS]);
+    for (begin, mapping) in &process.code {
+        if mapping.file.is_anonymous() {
+            rows.push([*begin, mapping.end, 0, 0, FRAME_POINTERS.into()]);
+            continue;
+        }
+        let Some(code) = mapping.file.code() else { continue };
+        let moved_by = code.moved_by(*begin, mapping.file_offset);
+        let row = match moved_by.zip(code.rows().ok()) {
+            Some((moved_by, table)) if code.number() != 0 => {
+                let number = u64::from(code.number()) | u64::from(table.blocks()) << 32;
+                [*begin, mapping.end, moved_by, table.base(), number]
+            }
+            _ => [*begin, mapping.end, 0, 0, NO_ROWS.into()],
+        };
+        rows.push(row);
+    }
+    let count = rows.len() as u64 - 1;
+    if let Some(first) = rows.first_mut() {
+        *first = [count, process.changed_ns, 0, 0, 0];
+    }
+    let entries = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+    let values: Vec<[u8; MAPPING_BYTES]> = rows.iter().map(mapping_bytes).collect();
+    let row_bytes = u32::try_from(MAPPING_BYTES).unwrap_or(u32::MAX);
+    let map = maps::inner_array("mappings", row_bytes, entries, 0);
+    let map = map.map_err(Error::bpf("make a map of mappings"))?;
+    maps::fill(&map, &values).map_err(Error::bpf("tell of mappings"))?;
+    Ok(map)
+}
+
+fn mapping_bytes(row: &[u64; MAPPING_WORDS]) -> [u8; MAPPING_BYTES] {
+    let mut bytes = [0; MAPPING_BYTES];
+    for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(row) {
+        *to = word.to_ne_bytes();
+    }
+    bytes
 }

@@ -8,7 +8,7 @@ use libbpf_rs::{MapHandle, libbpf_sys};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use unwind::{Rule, Table};
 
-use super::programs::inner_map;
+use super::maps::inner_array;
 
 /// Rows of a block, as in `bpf/sample.h`.
 const BLOCK_ROWS: usize = 64;
@@ -65,10 +65,7 @@ impl Rows {
     pub(super) fn in_kernel(table: &Table) -> io::Result<Self> {
         let count = table.len().div_ceil(BLOCK_ROWS).max(1);
         let entries = u32::try_from(count).map_err(|_many| io::ErrorKind::OutOfMemory)?;
-        let block_bytes = u32::try_from(size_of::<Block>()).unwrap_or(u32::MAX);
-        let flags = libbpf_sys::BPF_F_MMAPABLE;
-        let map =
-            inner_map("unwind_rows", block_bytes, entries, flags).map_err(io::Error::other)?;
+        let map = blocks(entries).map_err(io::Error::other)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, of which nobody else knows.
         let memory = unsafe {
@@ -127,6 +124,20 @@ impl Rows {
             Place::Memory(blocks) => blocks,
         }
     }
+}
+
+/// A map without rows, which takes the place of one that has some.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn no_rows() -> libbpf_rs::Result<MapHandle> {
+    blocks(1)
+}
+
+/// A map of so many blocks.
+fn blocks(count: u32) -> libbpf_rs::Result<MapHandle> {
+    let block_bytes = u32::try_from(size_of::<Block>()).unwrap_or(u32::MAX);
+    inner_array("unwind_rows", block_bytes, count, libbpf_sys::BPF_F_MMAPABLE)
 }
 
 /// Rows behind the last one are as the last one.

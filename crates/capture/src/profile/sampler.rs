@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -99,9 +100,7 @@ impl Sampler<'_> {
         self.processes.take_changed();
         self.allow_stacks(cpus.len());
         // Of these the first samples shall be whole, however deep their stacks.
-        for pid in listed.unwrap_or_default() {
-            self.want(*pid)?;
-        }
+        self.want(listed.unwrap_or_default().iter().copied().collect())?;
         while self.tables.being_read() > 0 && !stop.load(Ordering::Relaxed) {
             self.tell_those_read(TICK)?;
         }
@@ -240,33 +239,34 @@ impl Sampler<'_> {
         // What CPython runs cannot be learnt from a copy of the stack, so the program is told before the first sample.
         let is_python = |pid| self.processes.get(pid).is_some_and(|it| python::is_expected(it));
         wanted.extend(changed.into_iter().filter(|pid| self.told.contains(pid) || is_python(*pid)));
-        for pid in wanted {
-            self.want(pid)?;
-        }
+        self.want(wanted)?;
         self.tell_those_read(Duration::ZERO)?;
         self.backend.tell_spans_again(&self.processes);
         self.forget_ended();
         Ok(())
     }
 
-    /// Tells the program of a process, when its files were read.
-    fn want(&mut self, pid: Pid) -> Result<()> {
-        let Some(process) = self.processes.get(pid) else { return Ok(()) };
-        if self.tables.prepare(pid, process) {
-            self.backend.tell(pid, process)?;
-            self.told.insert(pid);
-        } else {
-            self.waiting.insert(pid);
+    /// Tells the program of processes, of each when its files were read.
+    fn want(&mut self, pids: BTreeSet<Pid>) -> Result<()> {
+        let mut ready = Vec::new();
+        for pid in pids {
+            let Some(process) = self.processes.get(pid) else { continue };
+            if self.tables.prepare(pid, process) {
+                ready.push((pid, Arc::clone(process)));
+            } else {
+                self.waiting.insert(pid);
+            }
         }
+        self.backend.tell(&ready)?;
+        self.told.extend(ready.into_iter().map(|(pid, _)| pid));
         Ok(())
     }
 
     /// Tells the program of the processes whose files were read meanwhile.
     fn tell_those_read(&mut self, patience: Duration) -> Result<()> {
         if self.tables.take_read(self.backend.tables(), patience)? {
-            for pid in std::mem::take(&mut self.waiting) {
-                self.want(pid)?;
-            }
+            let waiting = std::mem::take(&mut self.waiting);
+            self.want(waiting)?;
         }
         Ok(())
     }
@@ -328,12 +328,11 @@ impl Sampler<'_> {
             ended.is_gone = !scan::is_there(*pid);
             !is_over && changed_ns <= ended.at_ns
         });
-        for pid in gone {
-            self.processes.forget(pid);
-            if self.told.remove(&pid) {
-                self.backend.forget(pid);
-            }
+        for pid in &gone {
+            self.processes.forget(*pid);
         }
+        gone.retain(|pid| self.told.remove(pid));
+        self.backend.forget(&gone);
         if !self.processes.take_ended().is_empty() {
             self.processes.forget_unused_files();
             self.tables.forget_unused(self.backend.tables());

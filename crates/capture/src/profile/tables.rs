@@ -1,17 +1,18 @@
 //! The unwind tables of files, where the program finds them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::MapCore;
 use model::Pid;
 
 use super::code::{Code, ForWhom, Stamp, WithoutRows};
+use super::maps;
 use super::processes::{CodeFile, Process};
+use super::rows;
 use crate::error::{Error, Result};
 
 /// Tables at the same time, as the program has room for; the first number stands for none.
@@ -94,13 +95,14 @@ impl Tables {
         outer: Option<&impl MapCore>,
         patience: Duration,
     ) -> Result<bool> {
-        let mut any = false;
         let mut patience = patience;
+        let mut any = false;
+        let mut numbers = Vec::new();
         while self.being_read > 0 {
             match self.read.recv_timeout(patience) {
                 Ok(code) => {
                     self.being_read -= 1;
-                    self.settle(code, outer)?;
+                    numbers.extend(self.number(code));
                 }
                 Err(RecvTimeoutError::Timeout) => break,
                 // Nothing is read any more.
@@ -108,6 +110,7 @@ impl Tables {
             }
             (any, patience) = (true, Duration::ZERO);
         }
+        self.settle(&numbers, outer)?;
         Ok(any)
     }
 
@@ -116,52 +119,69 @@ impl Tables {
         self.being_read
     }
 
-    fn settle(&mut self, code: Arc<Code>, outer: Option<&impl MapCore>) -> Result<()> {
+    /// The number that a file's table gets, if it has one that the program is to read. A file without is settled.
+    fn number(&mut self, code: Arc<Code>) -> Option<u32> {
         self.left_out.python_unsupported += u64::from(matches!(code.python(), Some(Err(_))));
-        let rows = match code.rows() {
-            Ok(rows) => rows,
+        let has_map = match code.rows() {
+            Ok(rows) => rows.map().is_some(),
             Err(why) => {
                 *match why {
                     WithoutRows::Unreadable => &mut self.left_out.unreadable,
                     WithoutRows::NoneFound => &mut self.left_out.without_rows,
                     WithoutRows::NoMemory => &mut self.left_out.no_room,
                 } += 1;
-                code.settle(0);
-                return Ok(());
+                false
             }
         };
-        let Some((outer, map)) = outer.zip(rows.map()) else {
+        if !has_map {
             code.settle(0);
-            return Ok(());
-        };
+            return None;
+        }
         let next = u32::try_from(self.numbered.len()).unwrap_or(u32::MAX) + 1;
-        let Some(number) = self.free.pop().or((next <= MAX_TABLES).then_some(next)) else {
+        let number = self.free.pop().or((next <= MAX_TABLES).then_some(next));
+        if let Some(number) = number {
+            self.numbered.insert(number, code);
+        } else {
             self.left_out.no_room += 1;
             code.settle(0);
-            return Ok(());
-        };
-        let descriptor = map.as_fd().as_raw_fd().to_ne_bytes();
-        outer
-            .update(&number.to_ne_bytes(), &descriptor, MapFlags::ANY)
-            .map_err(Error::bpf("give the program an unwind table"))?;
-        code.settle(number);
-        self.numbered.insert(number, code);
+        }
+        number
+    }
+
+    /// Gives the program the tables of these numbers.
+    fn settle(&self, numbers: &[u32], outer: Option<&impl MapCore>) -> Result<()> {
+        let codes = || numbers.iter().filter_map(|it| Some((*it, self.numbered.get(it)?)));
+        if let Some(outer) = outer {
+            let tables: Vec<_> = codes()
+                .filter_map(|(number, code)| Some((number.to_ne_bytes(), code.rows().ok()?.map()?)))
+                .collect();
+            maps::put(outer, &tables).map_err(Error::bpf("give the program unwind tables"))?;
+        }
+        codes().for_each(|(number, code)| code.settle(number));
         Ok(())
     }
 
     /// Forgets files that no process has mapped.
     pub(super) fn forget_unused(&mut self, outer: Option<&impl MapCore>) {
-        let free = &mut self.free;
-        self.numbered.retain(|number, code| {
-            let is_used = Arc::strong_count(code) > 1;
-            let delete = || outer.is_none_or(|it| it.delete(&number.to_ne_bytes()).is_ok());
-            let gone = !is_used && delete();
-            if gone {
-                free.push(*number);
+        let unused = self.numbered.iter().filter(|(_, code)| Arc::strong_count(code) == 1);
+        let unused: Vec<u32> = unused.map(|(number, _)| *number).collect();
+        if outer.is_none_or(|outer| self.empty(outer, &unused).is_ok()) {
+            for number in &unused {
+                self.numbered.remove(number);
             }
-            !gone
-        });
+            self.free.extend(unused);
+        }
         self.opened.retain(|_, code| code.strong_count() > 0);
+    }
+
+    /// Takes tables from the program: the kernel empties an array of maps one by one only, but fills it at once.
+    fn empty(&self, outer: &impl MapCore, numbers: &[u32]) -> libbpf_rs::Result<()> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let none = rows::no_rows()?;
+        let entries: Vec<_> = numbers.iter().map(|number| (number.to_ne_bytes(), &none)).collect();
+        maps::put(outer, &entries)
     }
 
     /// The code of a file, which a process has mapped at these addresses; opened at the first time.

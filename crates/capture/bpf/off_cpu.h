@@ -56,25 +56,20 @@ static int on_wait(void *map, __u32 *key, struct wait *wait)
 		s->head.end = END_NOT_64_BIT;
 		if (user_registers(&s->head, task)) {
 			if (s->head.pc == wait->pc && s->head.sp == wait->sp)
-				walk_user(s);
+				walk_user(WAIT_SCRATCH);
 			else
 				s->head.end = END_LATE;
 		}
 	}
-	at = s->head.user_frames * sizeof(__u64);
+	at = s->at;
 	barrier_var(at);
 	if (at > FRAME_BYTES)
 		return 0;
 	if (kernel_bytes > KERNEL_BYTES || bpf_probe_read_kernel(s->body + at, kernel_bytes, wait->kernel))
 		kernel_bytes = 0;
 	s->head.kernel_frames = kernel_bytes / sizeof(__u64);
-	at += kernel_bytes;
-	if (is_to_be_copied(s)) {
-		s->head.stack_bytes = copy_stack(s, at, cpu);
-		at += s->head.stack_bytes;
-	}
-	at = walk_python(s, task, at);
-	if (emit(s, at, cpu))
+	s->at = at + kernel_bytes;
+	if (finish(WAIT_SCRATCH))
 		cpu->waits_sent++;
 	else
 		cpu->waits_no_room++;

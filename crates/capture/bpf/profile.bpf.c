@@ -130,6 +130,7 @@ struct python_walk {
 struct scratch {
 	struct walk walk;
 	struct python_walk python;
+	__u32 at; /* bytes of the body that are written */
 	struct sample_head head;
 	char body[BODY_BYTES];
 };
@@ -328,41 +329,42 @@ static long walk_frame(__u32 number, struct round *round)
 	return end != END_NONE;
 }
 
-/* Copies what there is of the user stack behind `at` of the body. */
-static __always_inline __u32 copy_stack(struct scratch *s, __u32 at, struct sampling *cpu)
+/* Copies what there is of the user stack to the body. How much that is lies in a map, as where a walk stands does. */
+static __always_inline void copy_stack(struct scratch *s, struct sampling *cpu)
 {
 	__u64 sp = s->head.sp;
-	__u32 copied = 0;
+	__u32 at = s->at;
 	barrier_var(at);
 	if (at > FRAME_BYTES + KERNEL_BYTES)
-		return 0;
+		return;
 	if (*(volatile __s64 *)&stack_quota <= 0) {
 		cpu->stacks_kept_back++;
-		return 0;
+		return;
 	}
 	cpu->stacks++;
 	/* A read fails as a whole where the stack ends inside of it. */
 #pragma unroll
 	for (__u32 bytes = MAX_STACK_BYTES; bytes >= 256; bytes /= 2) {
-		__u32 to = copied;
+		__u32 to = *(volatile __u32 *)&s->head.stack_bytes;
 		barrier_var(to);
 		if (to > MAX_STACK_BYTES - bytes)
 			continue;
 		if (!bpf_probe_read_user(s->body + at + to, bytes, (void *)(sp + to)))
-			copied = to + bytes;
+			*(volatile __u32 *)&s->head.stack_bytes = to + bytes;
 	}
-	__sync_fetch_and_add(&stack_quota, -(__s64)copied);
-	return copied;
+	s->at = at + s->head.stack_bytes;
+	__sync_fetch_and_add(&stack_quota, -(__s64)s->head.stack_bytes);
 }
 
 /* Puts a sample into the ring; whether there was room. */
-static __always_inline bool emit(struct scratch *s, __u32 body_bytes, struct sampling *cpu)
+static __always_inline bool emit(struct scratch *s, struct sampling *cpu)
 {
 	const __u64 WAKE_BYTES = 1 << 20, WAKE_NS = 20000000;
-	__u64 bytes = sizeof(s->head) + body_bytes, flags = BPF_RB_NO_WAKEUP;
+	__u64 bytes = s->at, flags = BPF_RB_NO_WAKEUP;
 	barrier_var(bytes);
-	if (bytes > sizeof(s->head) + sizeof(s->body))
+	if (bytes > sizeof(s->body))
 		return false;
+	bytes += sizeof(s->head);
 	cpu->bytes_unwoken += bytes;
 	if (cpu->bytes_unwoken >= WAKE_BYTES) {
 		cpu->bytes_unwoken = 0;
@@ -379,6 +381,7 @@ static __always_inline bool emit(struct scratch *s, __u32 body_bytes, struct sam
 /* Says of whom a sample is. */
 static __always_inline void begin(struct scratch *s, struct task_struct *task)
 {
+	s->at = 0;
 	s->head.time_ns = bpf_ktime_get_ns();
 	s->head.process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
 	s->head.cgroup = bpf_get_current_cgroup_id();
@@ -405,10 +408,14 @@ static __always_inline bool user_registers(struct sample_head *head, struct task
 	return BPF_CORE_READ(regs, cs) == USER_CODE_SEGMENT;
 }
 
-/* Walks the user stack of the thread that runs, from the registers in the head. */
-static __always_inline void walk_user(struct scratch *s)
+/* Walks the user stack of the thread that runs, from the registers in the head. As it is not static, the verifier looks at it once, and
+ * not for each way that leads here. */
+__noinline int walk_user(__u32 kind)
 {
+	struct scratch *s = scratch_of(kind);
 	struct round round = { .s = s };
+	if (!s)
+		return 0;
 	read_span(&s->head);
 	s->walk.pc = s->head.pc;
 	s->walk.sp = s->head.sp;
@@ -420,6 +427,8 @@ static __always_inline void walk_user(struct scratch *s)
 	s->head.known_ns = s->walk.known_ns;
 	if (s->head.end == END_NONE)
 		s->head.end = END_TOO_DEEP;
+	s->at = s->head.user_frames * sizeof(__u64);
+	return 0;
 }
 
 /* Whether nothing is known of the process, so that its stack is to be walked outside. */
@@ -428,13 +437,26 @@ static __always_inline bool is_to_be_copied(struct scratch *s)
 	return s->head.end == END_NO_PROCESS || s->head.end == END_NO_MAPPING;
 }
 
+/* Adds what belongs behind the frames of the body, and hands the sample over. Whether there was room. Not static, as above. */
+__noinline int finish(__u32 kind)
+{
+	struct sampling *cpu = &sampling[bpf_get_smp_processor_id() & (CPUS - 1)];
+	struct scratch *s = scratch_of(kind);
+	if (!s)
+		return 0;
+	if (is_to_be_copied(s))
+		copy_stack(s, cpu);
+	walk_python(s);
+	return emit(s, cpu);
+}
+
 SEC("perf_event")
 int on_clock(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 begin_ns = bpf_ktime_get_ns();
 	struct sampling *cpu = &sampling[bpf_get_smp_processor_id() & (CPUS - 1)];
-	__u32 at = 0;
+	__u32 at;
 	__s32 tgid = task->tgid;
 	struct scratch *s;
 	long kernel_bytes;
@@ -467,9 +489,9 @@ int on_clock(struct bpf_perf_event_data *ctx)
 		}
 		s->head.end = END_NOT_64_BIT;
 		if (is_64_bit)
-			walk_user(s);
-		at = s->head.user_frames * sizeof(__u64);
+			walk_user(CLOCK_SCRATCH);
 	}
+	at = s->at;
 	barrier_var(at);
 	if (at > FRAME_BYTES)
 		return 0;
@@ -477,13 +499,8 @@ int on_clock(struct bpf_perf_event_data *ctx)
 	if (kernel_bytes < 0 || kernel_bytes > KERNEL_BYTES)
 		kernel_bytes = 0;
 	s->head.kernel_frames = kernel_bytes / sizeof(__u64);
-	at += kernel_bytes;
-	if (is_to_be_copied(s)) {
-		s->head.stack_bytes = copy_stack(s, at, cpu);
-		at += s->head.stack_bytes;
-	}
-	at = walk_python(s, task, at);
-	if (emit(s, at, cpu))
+	s->at = at + kernel_bytes;
+	if (finish(CLOCK_SCRATCH))
 		cpu->sent++;
 	else
 		cpu->no_room++;

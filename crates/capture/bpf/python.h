@@ -275,9 +275,10 @@ static long walk_python_frame(__u32 number, struct round *round)
 	return 0;
 }
 
-/* Appends the frames of the interpreter that the thread runs to the body at `at`. Where the body ends then. */
-static __always_inline __u32 walk_python(struct scratch *s, struct task_struct *task, __u32 at)
+/* Appends the frames of the interpreter that the thread runs to the body. */
+static __always_inline void walk_python(struct scratch *s)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct python_walk *walk = &s->python;
 	struct round round = { .s = s };
 	__s32 tgid = s->head.tgid;
@@ -291,24 +292,24 @@ static __always_inline __u32 walk_python(struct scratch *s, struct task_struct *
 	s->head.python_minor = 0;
 	s->head.unused = 0;
 	if (s->head.end == END_NONE || s->head.end == END_NOT_64_BIT || s->head.end == END_LATE)
-		return at;
+		return;
 	python = bpf_map_lookup_elem(&pythons, &tgid);
 	if (!python)
-		return at;
+		return;
 	changed_ns = bpf_map_lookup_elem(&changed, &tgid);
 	if (changed_ns && *changed_ns > python->known_ns)
-		return at;
+		return;
 	walk->layout = python->layout;
 	layout = bpf_map_lookup_elem(&python_layouts, &walk->layout);
 	if (!layout)
-		return at;
+		return;
 	s->head.python_minor = layout->minor;
 	walk->thread_id = BPF_CORE_READ(task, thread.fsbase);
 	walk->code_type = python->code_type;
 	walk->sample++;
 	walk->codes = 0;
 	walk->frame = 0;
-	walk->at = at;
+	walk->at = s->at;
 	walk->end_at = walk->at + MAX_PYTHON_BYTES - MAX_PYTHON_RECORD_BYTES;
 	walk->end = PYTHON_NONE;
 	thread = thread_of_key(python, walk, layout);
@@ -331,8 +332,7 @@ static __always_inline __u32 walk_python(struct scratch *s, struct task_struct *
 		bpf_loop(MAX_PYTHON_FRAMES + 1, walk_python_frame, &round, 0);
 	s->head.python_end = walk->end;
 	if (s->head.python_records) {
-		s->head.python_bytes = walk->at - at;
-		at = walk->at;
+		s->head.python_bytes = walk->at - s->at;
+		s->at = walk->at;
 	}
-	return at;
 }

@@ -1,6 +1,7 @@
 //! The capture on the running kernel: against other observers, and with real relays. Needs root and BTF.
 #![expect(clippy::unwrap_used, reason = "a test that fails here fails")]
 
+mod begin;
 mod budget;
 mod caches;
 mod content;

@@ -8,7 +8,7 @@ use unwind::{Image, Table};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(image) = Image::parse(bytes) else { return };
-    let Ok((table, _)) = Table::of(&image) else { return };
+    let Ok((table, _)) = Table::with_instructions(&image, bytes) else { return };
     let mut before = None;
     for (start, _) in table.rows() {
         assert!(before.replace(start).is_none_or(|before| before < start));

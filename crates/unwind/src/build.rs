@@ -8,9 +8,11 @@ use gimli::{
     UnwindTableRow, Vendor, X86_64,
 };
 use gopclntab::Module;
+use object::ReadRef;
 
 use crate::go;
-use crate::image::{Architecture, Image, Section};
+use crate::image::{Architecture, Image, Section, function_symbols};
+use crate::instructions::{Code, Described, MAX_CODE_BYTES, describe};
 use crate::rule::{Cfa, Rule};
 use crate::table::Table;
 
@@ -23,6 +25,9 @@ const MAX_SHARED_BYTES: usize = 1024;
 
 /// How much code the entry point is taken to have where nothing describes it.
 const ENTRY_BYTES: u64 = 64;
+
+/// Less code than that between two functions is what fills up to the next multiple of 16.
+const MIN_GAP_BYTES: u64 = 16;
 
 /// Where the kernel puts the general registers of a signal's frame, from the stack pointer, and where in them it puts the
 /// stack pointer (`struct rt_sigframe`, `struct sigcontext` of x86-64).
@@ -65,18 +70,50 @@ struct Function {
 struct Builder {
     functions: Vec<Function>,
     rows: Vec<(u64, Rule)>,
-    /// Code that nobody called, where nothing else describes it.
-    starts: Vec<Range<u64>>,
     left: Left,
 }
 
 impl Table {
-    /// The table of a file, and what is not in it.
+    /// The table of a file by what it says itself, and what is not in it.
     ///
     /// # Errors
     /// [`TableError`]
     pub fn of(image: &Image<'_>) -> Result<(Self, Left), TableError> {
-        let mut builder = Builder::default();
+        let mut builder = Builder::described(image)?;
+        builder.enter_starts(image);
+        let left = builder.left;
+        builder.finish().map(|table| (table, left)).ok_or(TableError::None)
+    }
+
+    /// As [`of`](Self::of); of code on x86-64 that the file says nothing of, by its instructions. `file`: what the image was parsed from.
+    ///
+    /// # Errors
+    /// [`TableError`]
+    pub fn with_instructions<'a, R: ReadRef<'a>>(
+        image: &Image<'a>,
+        file: R,
+    ) -> Result<(Self, Left), TableError> {
+        let mut builder = Builder::described(image)?;
+        if image.architecture() == Architecture::X86_64 {
+            builder.follow_instructions(image, file);
+        }
+        builder.enter_starts(image);
+        let left = builder.left;
+        builder.finish().map(|table| (table, left)).ok_or(TableError::None)
+    }
+}
+
+/// What pointers of a section are relative to.
+pub(crate) fn bases(image: &Image<'_>, section: Section<'_>) -> BaseAddresses {
+    let bases = BaseAddresses::default().set_eh_frame(section.address);
+    let bases = image.text.map_or(bases.clone(), |text| bases.set_text(text));
+    image.got.map_or(bases.clone(), |got| bases.set_got(got))
+}
+
+impl Builder {
+    /// What a file says of its code, by address.
+    fn described(image: &Image<'_>) -> Result<Self, TableError> {
+        let mut builder = Self::default();
         let vendor = match image.architecture() {
             Architecture::X86_64 => Vendor::Default,
             Architecture::Aarch64 => Vendor::AArch64,
@@ -101,20 +138,20 @@ impl Table {
         if let Some(builtins) = &image.builtins {
             builder.keeps_frame_pointers(builtins.clone(), image.architecture());
         }
-        let left = builder.left;
-        builder.starts.clone_from(&image.starts);
-        builder.finish(image.entry()).map(|table| (table, left)).ok_or(TableError::None)
+        // Of two descriptions of the same code, the first in the file.
+        builder.functions.sort_by_key(|function| function.begin);
+        builder.functions.dedup_by_key(|function| function.begin);
+        Ok(builder)
     }
-}
 
-/// What pointers of a section are relative to.
-pub(crate) fn bases(image: &Image<'_>, section: Section<'_>) -> BaseAddresses {
-    let bases = BaseAddresses::default().set_eh_frame(section.address);
-    let bases = image.text.map_or(bases.clone(), |text| bases.set_text(text));
-    image.got.map_or(bases.clone(), |got| bases.set_got(got))
-}
+    /// Code that nobody called, where nothing else describes it.
+    fn enter_starts(&mut self, image: &Image<'_>) {
+        let entry = image.entry().map(|entry| entry..entry.saturating_add(ENTRY_BYTES));
+        for code in entry.into_iter().chain(image.starts.iter().cloned()) {
+            self.enter(code);
+        }
+    }
 
-impl Builder {
     fn read<'a, S>(
         &mut self,
         image: &Image<'_>,
@@ -219,14 +256,50 @@ impl Builder {
         self.functions.push(Function { begin: code.start, end: code.end, rows: row..row + 1 });
     }
 
-    fn finish(mut self, entry: Option<u64>) -> Option<Table> {
-        // Of two descriptions of the same code, the first in the file.
-        self.functions.sort_by_key(|function| function.begin);
-        self.functions.dedup_by_key(|function| function.begin);
-        let entry = entry.map(|entry| entry..entry.saturating_add(ENTRY_BYTES));
-        for code in entry.into_iter().chain(std::mem::take(&mut self.starts)) {
-            self.enter(code);
+    /// Adds rows of code that nothing describes.
+    fn follow_instructions<'a, R: ReadRef<'a>>(&mut self, image: &Image<'a>, file: R) {
+        let mut room = MAX_CODE_BYTES;
+        let gaps = self.gaps(&image.code).into_iter().filter_map(|gap| {
+            room = room.checked_sub(gap.end - gap.start)?;
+            Some(Code { address: gap.start, bytes: image.bytes_at(file, &gap)? })
+        });
+        let gaps: Vec<Code<'a>> = gaps.collect();
+        if gaps.is_empty() {
+            return;
         }
+        let entries = function_symbols(file);
+        for Described { code, rows } in describe(&gaps, &entries, image.entry()) {
+            let first = self.rows.len();
+            if first.saturating_add(rows.len()) > MAX_ROWS {
+                break;
+            }
+            self.rows.extend(rows);
+            let Range { start: begin, end } = code;
+            self.functions.push(Function { begin, end, rows: first..self.rows.len() });
+        }
+        self.functions.sort_by_key(|function| function.begin);
+    }
+
+    /// Code between functions that are described, when it is more than what fills up to the next multiple of some number.
+    fn gaps(&self, code: &[Range<u64>]) -> Vec<Range<u64>> {
+        let mut gaps = Vec::new();
+        for section in code {
+            let mut from = section.start;
+            let first = self.functions.partition_point(|function| function.end <= section.start);
+            for function in self.functions.get(first..).unwrap_or_default() {
+                if function.begin >= section.end {
+                    break;
+                }
+                gaps.push(from..function.begin);
+                from = from.max(function.end);
+            }
+            gaps.push(from..section.end);
+        }
+        gaps.retain(|gap| gap.end.saturating_sub(gap.start) >= MIN_GAP_BYTES);
+        gaps
+    }
+
+    fn finish(self) -> Option<Table> {
         let mut table = Table::with_base(self.functions.first()?.begin);
         let mut functions = self.functions.iter().peekable();
         while let Some(function) = functions.next() {

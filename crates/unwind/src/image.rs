@@ -4,13 +4,16 @@ use std::ops::Range;
 
 use gopclntab::Module;
 use object::elf;
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
 use object::{FileKind, NativeEndian, ReadRef};
 
 use crate::{start, v8};
 
 /// More program or section headers than any linker writes.
 const MAX_HEADERS: usize = 65_536;
+
+/// More symbols than that are not read to find functions that nothing describes: 48 MiB of them.
+const MAX_SYMBOLS: usize = 2 << 20;
 
 /// The longest build id that is kept; SHA-1, which linkers use, has 20 bytes.
 const MAX_BUILD_ID: usize = 64;
@@ -88,6 +91,8 @@ pub struct Image<'a> {
     pub(crate) got: Option<u64>,
     /// Code of V8 that keeps frame pointers.
     pub(crate) builtins: Option<Range<u64>>,
+    /// Sections of code.
+    pub(crate) code: Vec<Range<u64>>,
     /// Of a static program: functions of its C library before `main`.
     pub(crate) starts: Vec<Range<u64>>,
 }
@@ -139,6 +144,7 @@ impl<'a> Image<'a> {
             text: None,
             got: None,
             builtins: None,
+            code: Vec::new(),
             starts: Vec::new(),
         };
         image.find_build_id(programs, endian, file);
@@ -146,7 +152,9 @@ impl<'a> Image<'a> {
         if let Ok(sections) = header.sections(endian, file) {
             image.find_sections(&sections, endian, file);
             let is_static = !programs.iter().any(|it| it.p_type(endian) == elf::PT_INTERP);
-            if is_static && image.entry.is_some() && image.go.is_none() {
+            // On x86-64 its instructions tell.
+            let has_starts = is_static && architecture == Architecture::Aarch64;
+            if has_starts && image.entry.is_some() && image.go.is_none() {
                 image.starts = start::functions(&sections, endian, file);
             }
             let mut indexes =
@@ -158,6 +166,11 @@ impl<'a> Image<'a> {
             if has_gap {
                 image.builtins = v8::builtins(&sections, endian, file);
             }
+        }
+        if image.code.is_empty() {
+            let code = image.segments.iter().filter(|it| it.is_executable);
+            image.code =
+                code.map(|it| it.address..it.address.saturating_add(it.file_bytes)).collect();
         }
         if image.eh_frame.is_none() {
             image.eh_frame = image.frames_behind_index(programs, endian, file);
@@ -207,6 +220,21 @@ impl<'a> Image<'a> {
         code.any(|it| address >= it.address && address - it.address < it.file_bytes)
     }
 
+    /// Bytes that are loaded to these addresses.
+    pub(crate) fn bytes_at<R: ReadRef<'a>>(
+        &self,
+        file: R,
+        addresses: &Range<u64>,
+    ) -> Option<&'a [u8]> {
+        let bytes = addresses.end.checked_sub(addresses.start)?;
+        let segment = self.segments.iter().find(|it| {
+            let inside = addresses.start.checked_sub(it.address);
+            inside.is_some_and(|inside| it.file_bytes.checked_sub(inside) >= Some(bytes))
+        })?;
+        let inside = addresses.start - segment.address;
+        file.read_bytes_at(segment.file_offset.checked_add(inside)?, bytes).ok()
+    }
+
     fn find_build_id<R: ReadRef<'a>>(
         &mut self,
         programs: &[elf::ProgramHeader64<NativeEndian>],
@@ -233,6 +261,10 @@ impl<'a> Image<'a> {
         for section in sections.iter().take(MAX_HEADERS) {
             let Ok(name) = sections.section_name(endian, section) else { continue };
             let address = section.sh_addr(endian);
+            let flags = u64::from(elf::SHF_ALLOC | elf::SHF_EXECINSTR);
+            if section.sh_flags(endian) & flags == flags {
+                self.code.push(address..address.saturating_add(section.sh_size(endian)));
+            }
             let is_plain = section.sh_flags(endian) & u64::from(elf::SHF_COMPRESSED) == 0;
             let contents = || {
                 let bytes = section.data(endian, file).ok().filter(|bytes| !bytes.is_empty())?;
@@ -300,6 +332,23 @@ pub fn build_id<'a, R: ReadRef<'a>>(file: R) -> Option<&'a [u8]> {
         found = found.or_else(|| gnu_build_id(name, kind, id));
     });
     found
+}
+
+/// Where functions begin, as symbols say; without them when there are more than a table has room for.
+pub(crate) fn function_symbols<'a, R: ReadRef<'a>>(file: R) -> Vec<u64> {
+    let sections = Header::parse(file).and_then(|header| header.sections(NativeEndian, file));
+    let Ok(sections) = sections else { return Vec::new() };
+    let mut functions = Vec::new();
+    for kind in [elf::SHT_DYNSYM, elf::SHT_SYMTAB] {
+        let Ok(symbols) = sections.symbols(NativeEndian, file, kind) else { continue };
+        if symbols.len() <= MAX_SYMBOLS {
+            let code = symbols
+                .iter()
+                .filter(|it| it.st_type() == elf::STT_FUNC && !it.is_undefined(NativeEndian));
+            functions.extend(code.map(|it| it.st_value(NativeEndian)));
+        }
+    }
+    functions
 }
 
 fn gnu_build_id<'a>(name: &[u8], kind: u32, id: &'a [u8]) -> Option<&'a [u8]> {

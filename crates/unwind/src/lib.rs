@@ -13,6 +13,7 @@
 mod build;
 mod go;
 mod image;
+mod instructions;
 mod parts;
 mod rule;
 mod start;

@@ -412,7 +412,7 @@ fn go_table<'a, R: ReadRef<'a>>(bytes: R) -> Option<gopclntab::Table> {
 
 fn table<'a, R: ReadRef<'a>>(bytes: R) -> Option<Table> {
     let image = Image::parse(bytes).ok()?;
-    Table::of(&image).ok().map(|(table, _)| table)
+    Table::with_instructions(&image, bytes).ok().map(|(table, _)| table)
 }
 
 fn python<'a, R: ReadRef<'a>>(bytes: R, name: &str) -> Option<Result<Interpreter, Unsupported>> {

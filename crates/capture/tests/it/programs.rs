@@ -47,7 +47,7 @@ mod inner {
 fn main() { let worker = inner::Worker; let mut seed = 1; loop { seed = worker.warm(inner::hot(black_box(seed))); } }
 ";
 
-fn built(compiler: &mut Command, folder: &Path, source: (&str, &str)) -> PathBuf {
+pub(crate) fn built(compiler: &mut Command, folder: &Path, source: (&str, &str)) -> PathBuf {
     let (name, text) = source;
     let from = folder.join(name);
     fs::write(&from, text).unwrap();

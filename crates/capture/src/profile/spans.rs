@@ -118,7 +118,10 @@ fn place(pid: Pid, process: &Process) -> Place {
         return Place::Distance(variable.in_program);
     }
     // The vector of modules has a pointer for each with musl, with glibc two.
-    let is_of_musl = |name: &[u8]| name.starts_with(b"ld-musl") || name.starts_with(b"libc.musl");
+    // What glibc calls `libc.so` is a text that only linkers read.
+    let is_of_musl = |name: &[u8]| {
+        name.starts_with(b"ld-musl") || name.starts_with(b"libc.musl") || name == b"libc.so"
+    };
     let name = |file: &super::processes::CodeFile| {
         is_of_musl(file.path.file_name().unwrap_or_default().as_encoded_bytes())
     };

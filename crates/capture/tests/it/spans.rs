@@ -98,8 +98,12 @@ fn expected(spans: &Spans, sample: &Sample) -> Option<Option<Link>> {
 }
 
 fn cc(folder: &Path, arguments: &[&str]) {
+    compile("cc", folder, arguments);
+}
+
+fn compile(compiler: &str, folder: &Path, arguments: &[&str]) {
     let status =
-        Command::new("cc").current_dir(folder).args(["-O2", "-w"]).args(arguments).status();
+        Command::new(compiler).current_dir(folder).args(["-O2", "-w"]).args(arguments).status();
     assert!(status.unwrap().success(), "{arguments:?}");
 }
 
@@ -123,10 +127,27 @@ fn samples_are_linked_to_the_span_that_their_thread_is_in() {
         cc(at, &["program.c", "-pthread", "-L.", &link, origin, "-o", &output]);
     }
     cc(at, &["-DOPENED", "program.c", "-pthread", "-ldl", "-o", "opens"]);
-    let programs =
-        ["of_program", "with_variable", "with_symbolic", "with_described", "with_initial", "opens"];
+    let mut programs = vec![
+        "of_program",
+        "with_variable",
+        "with_symbolic",
+        "with_described",
+        "with_initial",
+        "opens",
+    ];
+    if are_installed(&["musl-gcc"]) {
+        let musl = |arguments: &[&str]| compile("musl-gcc", at, arguments);
+        musl(&["-shared", "-fPIC", "variable.c", "-o", "libmusl.so"]);
+        musl(&["program.c", "variable.c", "-rdynamic", "-pthread", "-o", "musl_of_program"]);
+        musl(&["program.c", "-pthread", "-L.", "-lmusl", origin, "-o", "musl_with_library"]);
+        musl(&["-DOPENED", "program.c", "-pthread", "-o", "musl_opens"]);
+        programs.extend(["musl_of_program", "musl_with_library", "musl_opens"]);
+    }
     for program in programs {
-        let (log, library) = (at.join(format!("{program}.log")), at.join("libvariable.so"));
+        let (log, library) = (
+            at.join(format!("{program}.log")),
+            at.join(if program.starts_with("musl") { "libmusl.so" } else { "libvariable.so" }),
+        );
         let arguments = [log.to_str().unwrap(), library.to_str().unwrap()];
         let running = Running::start(&at.join(program), &arguments);
         wait_for("spans", || written(&log).len() > 4);

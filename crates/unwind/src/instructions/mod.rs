@@ -24,8 +24,8 @@ use self::follow::Analysis;
 use self::state::{SP, State};
 use crate::rule::{Cfa, Rule};
 
-/// The most code of a file that is followed: seven times musl, in less than a second. What is behind has no rows.
-pub(crate) const MAX_CODE_BYTES: u64 = 4 << 20;
+/// The most code of a file that is followed: three times musl. What is behind has no rows.
+pub(crate) const MAX_CODE_BYTES: u64 = 2 << 20;
 
 /// The longest function: what is behind is taken for another one.
 const MAX_FUNCTION_BYTES: usize = 256 << 10;

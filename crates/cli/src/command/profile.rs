@@ -16,7 +16,7 @@ use anyhow::Context;
 use capture::profile::{Budget, Config, Means, Packer, Seen, sample};
 use clap::{Subcommand, ValueEnum};
 use model::Pid;
-use profile::view::{Weights, diff_text, flame_graph, folded, hottest};
+use profile::view::{Weights, diff_text, flame_graph, folded, functions_text, hottest};
 use profile::{Limits, Packet, Request, SampleKind};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -107,8 +107,10 @@ struct DiffArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// The hottest stacks
+    /// The hottest functions and stacks
     Text,
+    /// All functions: what was spent in them, and in what they called
+    Functions,
     /// A line for each stack: frames from the root on, and how often
     Folded,
     /// A flame graph as one web page
@@ -137,6 +139,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<Outcome> {
     let read = Read::all(&args.files)?;
     let bytes = match args.format {
         Format::Text => hottest(&read.weights()?, HOTTEST, WIDTH).into_bytes(),
+        Format::Functions => functions_text(&read.weights()?, usize::MAX, usize::MAX).into_bytes(),
         Format::Folded => folded(&read.weights()?).into_bytes(),
         Format::Html => {
             let names: Vec<_> = args.files.iter().map(|path| path.display().to_string()).collect();
@@ -149,7 +152,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Samples until the command, the time or the user ends it, writes the profile and prints its hottest stacks.
+/// Samples until the command, the time or the user ends it, writes the profile and prints its hottest functions and stacks.
 fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
     let own = Pid::new(std::process::id().cast_signed());
     let processes = match (args.command.is_empty(), args.pid.is_empty()) {

@@ -1,16 +1,7 @@
 //! Two profiles compared by function.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::weights::{Label, Weights, amount, percent};
-
-/// What a function costs: in itself, and with all that it called. A function that calls itself counts once for each sample.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "said above")]
-pub struct Cost {
-    pub self_value: i64,
-    pub total: i64,
-}
+use super::functions::{Cost, functions};
+use super::weights::{Weights, amount, percent};
 
 /// A function in two profiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,30 +12,6 @@ pub struct Change {
     pub before: Cost,
     /// Cost in the second.
     pub after: Cost,
-}
-
-/// Cost of each function by name and module. Processes are not functions.
-#[must_use]
-pub fn functions(weights: &Weights) -> BTreeMap<(String, String), Cost> {
-    let mut costs: BTreeMap<(&str, &str), Cost> = BTreeMap::new();
-    let is_function = |label: &&&Label| label.kind != "process";
-    let stacks = weights.stacks();
-    for (stack, value) in &stacks {
-        let frames = stack.iter().filter(is_function);
-        let distinct: BTreeSet<_> = frames.map(|l| (l.name.as_str(), l.module.as_str())).collect();
-        for function in distinct {
-            let cost = costs.entry(function).or_default();
-            cost.total = cost.total.saturating_add(*value);
-        }
-        if let Some(leaf) = stack.last().filter(|label| is_function(label)) {
-            let cost = costs.entry((&leaf.name, &leaf.module)).or_default();
-            cost.self_value = cost.self_value.saturating_add(*value);
-        }
-    }
-    costs
-        .into_iter()
-        .map(|((name, module), cost)| ((name.to_owned(), module.to_owned()), cost))
-        .collect()
 }
 
 /// Functions whose cost differs, the largest difference in self value first, then in total.

@@ -1,11 +1,13 @@
-//! The hottest stacks for a terminal.
+//! The hottest functions and stacks for a terminal.
 
+use super::functions::{functions_text, push};
 use super::weights::{Label, Weights, percent};
 
 /// Frames of a stack that are shown, from the leaf.
 const SHOWN: usize = 8;
 
-/// The `most` heaviest stacks as text of at most `width` columns, leaf first, below a line that says what was counted, and how much of it was lost or is not whole.
+/// The `most` heaviest functions and stacks as text of at most `width` columns, stacks leaf first, below a line that says what was counted, and how
+/// much of it was lost or is not whole.
 #[must_use]
 pub fn hottest(weights: &Weights, most: usize, width: usize) -> String {
     let total = weights.total();
@@ -13,6 +15,11 @@ pub fn hottest(weights: &Weights, most: usize, width: usize) -> String {
     stacks.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
     let count = stacks.len();
     let mut out = head(weights, total, count);
+    let functions = functions_text(weights, most, width);
+    if !functions.is_empty() {
+        out.push('\n');
+        out.push_str(&functions);
+    }
     for (stack, value) in stacks.into_iter().take(most) {
         let share = format!("{:5.1} %  {:>9}  ", percent(value, total), weights.amount(value));
         let indent = " ".repeat(share.chars().count());
@@ -74,14 +81,4 @@ fn shown(label: &Label) -> String {
         _ => "",
     };
     name + mark
-}
-
-fn push(out: &mut String, line: &str, width: usize) {
-    if line.chars().count() > width {
-        out.extend(line.chars().take(width.saturating_sub(1)));
-        out.push('…');
-    } else {
-        out.push_str(line);
-    }
-    out.push('\n');
 }

@@ -7,14 +7,16 @@ mod diff;
 mod firefox;
 mod flame;
 mod folded;
+mod functions;
 mod hottest;
 mod pprof;
 mod weights;
 
-pub use diff::{Change, Cost, diff, diff_text, functions};
+pub use diff::{Change, diff, diff_text};
 pub use firefox::firefox;
 pub use flame::flame_graph;
 pub use folded::folded;
+pub use functions::{Cost, functions, functions_text};
 pub use hottest::hottest;
 pub use pprof::{pprof, pprof_of_series};
 pub use weights::{Label, Weights};

@@ -121,12 +121,15 @@ fn names_do_not_break_folded_lines() {
 }
 
 #[test]
-fn the_hottest_stack_comes_first_leaf_up() {
+fn the_hottest_functions_and_stacks_come_first_leaf_up() {
     let text = view::hottest(&weights([&packet(STACKS, 1_000_000, 0)]), 1, 60);
     assert_eq!(
         text,
         "7.0 ms of cpu in 7 samples, 4 stacks, 71.4 % of the samples to the root\n\
          lost: 2 samples (ring_full)\n\
+         \n\
+         \x20             self               total  function\n\
+         \x2042.9 %     3.0 ms   42.9 %     3.0 ms  fast  (a.so)\n\
          \n\
          \x2042.9 %     3.0 ms  app\n\
          \x20                   fast  (inlined)\n\

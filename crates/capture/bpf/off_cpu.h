@@ -113,12 +113,6 @@ missed:
 	counts->waits_unsampled_ns += weight_ns;
 }
 
-static __always_inline bool is_sampled(struct task_struct *task)
-{
-	__s32 tgid = task->tgid;
-	return task->pid && (!only_listed || (tgid != own_tgid && bpf_map_lookup_elem(&listed, &tgid)));
-}
-
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {

@@ -514,10 +514,38 @@ static __always_inline void change(__s32 tgid)
 	bpf_map_update_elem(&changed, &tgid, &now, BPF_ANY);
 }
 
-SEC("tp_btf/sched_process_exec")
-int BPF_PROG(on_exec, struct task_struct *task)
+static __always_inline bool is_sampled(struct task_struct *task)
 {
+	__s32 tgid = task->tgid;
+	return task->pid && (!only_listed || (tgid != own_tgid && bpf_map_lookup_elem(&listed, &tgid)));
+}
+
+/* Whether a program's file is called as CPython's is. */
+static __always_inline bool is_python(struct linux_binprm *bprm)
+{
+	const char NAME[] = "python3";
+	char name[sizeof(NAME)] = {};
+	const unsigned char *at = BPF_CORE_READ(bprm, file, f_path.dentry, d_name.name);
+	if (bpf_probe_read_kernel(name, sizeof(name) - 1, at))
+		return false;
+#pragma unroll
+	for (__u32 i = 0; i < sizeof(NAME); i++)
+		if (name[i] != NAME[i])
+			return false;
+	return true;
+}
+
+/* What CPython runs cannot be learnt later: the reader is woken, so that the program is told of it before the first sample. */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *task, int old_tid, struct linux_binprm *bprm)
+{
+	void *nothing;
 	change(task->tgid);
+	if (is_sampled(task) && is_python(bprm)) {
+		nothing = bpf_ringbuf_reserve(&samples, sizeof(__u64), 0);
+		if (nothing)
+			bpf_ringbuf_discard(nothing, BPF_RB_FORCE_WAKEUP);
+	}
 	return 0;
 }
 

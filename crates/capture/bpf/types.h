@@ -139,6 +139,7 @@ struct task_struct {
 };
 
 struct linux_binprm {
+	struct file *file;
 	const char *filename;
 };
 

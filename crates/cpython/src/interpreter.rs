@@ -3,14 +3,17 @@
 use std::ops::Range;
 
 use object::elf;
-use object::read::elf::{FileHeader, ProgramHeader, SectionTable, Sym};
-use object::{FileKind, NativeEndian, ReadRef};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
+use object::{FileKind, NativeEndian, ReadRef, StringTable};
 use unwind::Image;
 
 use crate::layout::{DEBUG_OFFSETS_BYTES, DebugOffsets, Layout, Runtime};
 
 /// The most symbols of a file that are looked at.
 const MAX_SYMBOLS: usize = 4 << 20;
+
+/// The most bytes of their names; those of programs with debug information have some MiB.
+const MAX_STRING_BYTES: u64 = 64 << 20;
 
 /// The most stretches of code of the evaluation function; compilers make two of it.
 const MAX_PARTS: usize = 16;
@@ -83,8 +86,7 @@ impl Interpreter {
         let header = Header::parse(file).ok()?;
         let endian = header.endian().ok()?;
         let sections = header.sections(endian, file).ok()?;
-        let is_named = name.starts_with("python3") || name.starts_with("libpython3");
-        if !is_named && sections.section_by_name(endian, b".PyRuntime").is_none() {
+        if !Self::is_file_name(name) && sections.section_by_name(endian, b".PyRuntime").is_none() {
             return None;
         }
         let symbols = Symbols::read(&sections, endian, file);
@@ -132,6 +134,12 @@ impl Interpreter {
         }))
     }
 
+    /// Whether a file, named without folders, is called as CPython's are.
+    #[must_use]
+    pub fn is_file_name(name: &str) -> bool {
+        name.starts_with("python3") || name.starts_with("libpython3")
+    }
+
     /// Whether an address is one of the evaluation function.
     #[must_use]
     pub fn is_evaluation(&self, address: u64) -> bool {
@@ -159,12 +167,20 @@ impl Symbols {
         let mut found = Self::default();
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
             let Ok(symbols) = sections.symbols(endian, file, kind) else { continue };
+            // All names at once: to read them one by one takes as long as all else that is done with the file.
+            let strings = sections.section(symbols.string_section());
+            let Some(strings) = strings.ok().filter(|it| it.sh_size(endian) <= MAX_STRING_BYTES)
+            else {
+                continue;
+            };
+            let Ok(strings) = strings.data(endian, file) else { continue };
+            let strings = StringTable::new(strings, 0, strings.len() as u64);
             for symbol in symbols.iter().take(MAX_SYMBOLS) {
                 if symbol.is_undefined(endian) {
                     continue;
                 }
                 let address = symbol.st_value(endian);
-                let Ok(name) = symbol.name(endian, symbols.strings()) else { continue };
+                let Ok(name) = symbol.name(endian, strings) else { continue };
                 match name {
                     b"_PyRuntime" => found.runtime = Some(address),
                     b"PyCode_Type" => found.code_type = Some(address),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use object::elf;
 use object::read::elf::{FileHeader, SectionHeader, SectionTable, Sym};
-use object::{FileKind, NativeEndian, ReadRef};
+use object::{FileKind, NativeEndian, ReadRef, StringTable};
 
 /// The most functions that are kept of a file; Chromium has 800,000.
 pub const MAX_FUNCTIONS: usize = 4 << 20;
@@ -165,14 +165,22 @@ fn collect<'a, R: ReadRef<'a>>(
     let symbols = sections
         .symbols(endian, file, kind)
         .map_err(|error| FunctionsError::Malformed { part, why: error.to_string() })?;
-    let strings = symbols.strings();
+    let section = sections.section(symbols.string_section()).ok();
+    let is_kept = |it: &&elf::SectionHeader64<NativeEndian>| it.sh_size(endian) <= MAX_TABLE_BYTES;
+    // All names at once: to read them one by one takes some microseconds each.
+    let names = section.filter(is_kept).and_then(|it| it.data(endian, file).ok());
+    let names = names.map(|it| StringTable::new(it, 0, it.len() as u64));
+    let name_of = |symbol: &elf::Sym64<NativeEndian>| match names {
+        Some(names) => symbol.name(endian, names).ok(),
+        None => symbol.name(endian, symbols.strings()).ok(),
+    };
     for symbol in symbols.iter() {
         let is_function = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC);
         let (address, bytes) = (symbol.st_value(endian), symbol.st_size(endian));
         if !is_function || address == 0 || symbol.is_undefined(endian) {
             continue;
         }
-        let Ok(name) = symbol.name(endian, strings) else { continue };
+        let Some(name) = name_of(symbol) else { continue };
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             continue;
         }
@@ -190,6 +198,5 @@ fn collect<'a, R: ReadRef<'a>>(
         }
         found.push(Found { address, bytes, rank, name, name_at: name_at | table_bit });
     }
-    let strings = sections.section(symbols.string_section()).ok();
-    Ok(strings.and_then(|it| it.file_range(endian)).unwrap_or_default())
+    Ok(section.and_then(|it| it.file_range(endian)).unwrap_or_default())
 }

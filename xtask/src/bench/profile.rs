@@ -83,6 +83,12 @@ impl Watcher {
             Self::PySpy => "py-spy record, of Python alone",
         }
     }
+
+    /// Events of the kernel that it has open when it has begun. Ours follows what processes map on each CPU before it opens the clocks.
+    fn events(self) -> anyhow::Result<usize> {
+        let cpus = std::thread::available_parallelism()?.get();
+        Ok(if self == Self::Throughline { cpus + 1 } else { 1 })
+    }
 }
 
 /// What one run came to.
@@ -210,7 +216,9 @@ impl<'a> Bench<'a> {
     /// The two programs, while someone watches.
     fn watched(&self, watcher: Watcher) -> anyhow::Result<Run> {
         let mut watching = match self.command(watcher) {
-            Some(command) if watcher != Watcher::PySpy => Some(Watching::start(command)?),
+            Some(command) if watcher != Watcher::PySpy => {
+                Some(Watching::start(command, watcher.events()?)?)
+            }
             _ => None,
         };
         let native = self.work(Command::new(&self.native).arg(self.args.native.to_string()))?;
@@ -308,7 +316,7 @@ impl<'a> Bench<'a> {
             ensure!(status.success(), "cc ended with {status}");
         }
         let before = children_cpu()?;
-        let watching = Watching::start(command)?;
+        let watching = Watching::start(command, Watcher::Throughline.events()?)?;
         for file in files.iter().cycle().take(LIVES as usize) {
             let mut life = Command::new(file);
             let status = life.args(["0", &LIFE_MS.to_string()]).stdout(Stdio::null()).status()?;
@@ -377,17 +385,21 @@ struct Watching {
 }
 
 impl Watching {
-    /// Starts it, and waits until it has opened the clocks of all CPUs.
-    fn start(mut command: Command) -> anyhow::Result<Self> {
+    /// Starts it, and waits until it has opened so many events of the kernel.
+    fn start(mut command: Command, events: usize) -> anyhow::Result<Self> {
         const PATIENCE: Duration = Duration::from_secs(30);
         let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
         let begin = Instant::now();
         let folder = format!("/proc/{}/fd", child.id());
-        let is_clock = |entry: fs::DirEntry| {
+        let is_event = |entry: &fs::DirEntry| {
             let target = fs::read_link(entry.path()).unwrap_or_default();
             target.as_os_str().as_encoded_bytes().ends_with(b"[perf_event]")
         };
-        while !fs::read_dir(&folder).is_ok_and(|mut all| all.any(|it| it.is_ok_and(is_clock))) {
+        let opened = || {
+            let all = fs::read_dir(&folder).into_iter().flatten().flatten();
+            all.filter(is_event).count()
+        };
+        while opened() < events {
             if child.try_wait()?.is_some() || begin.elapsed() > PATIENCE {
                 bail!("{command:?} does not begin");
             }

@@ -1,5 +1,6 @@
 //! What takes samples: a program in the kernel, or the kernel's events with copies of stacks.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use libbpf_rs::MapCore;
@@ -162,6 +163,25 @@ impl<'obj> Backend<'obj> {
         match self {
             Self::Programs(programs) => programs.tell(processes),
             Self::Copies { .. } => Ok(()),
+        }
+    }
+
+    /// Tells a program of a process's interpreter, if that is known, when other files are still to be read.
+    ///
+    /// # Errors
+    /// [`Error::Bpf`] when the kernel takes no more.
+    pub(super) fn tell_interpreter(&mut self, pid: Pid, process: &Process) -> Result<()> {
+        match self {
+            Self::Programs(programs) => programs.tell_interpreter(pid, process),
+            Self::Copies { .. } => Ok(()),
+        }
+    }
+
+    /// What is readable when samples should not wait for a tick; copies have nothing.
+    pub(super) fn news(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Programs(programs) => Some(programs.news()),
+            Self::Copies { .. } => None,
         }
     }
 

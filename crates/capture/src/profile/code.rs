@@ -154,6 +154,11 @@ impl Code {
         self.stamp
     }
 
+    /// Its name, without folders.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// How long the file is.
     pub(super) fn bytes(&self) -> u64 {
         self.stamp.map_or(0, |stamp| stamp.bytes)

@@ -1,7 +1,7 @@
 //! The sampling program: loaded, attached to a clock on each CPU, told what processes have mapped.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -228,7 +228,7 @@ impl<'obj> Programs<'obj> {
             let maps = &self.skeleton.maps;
             let mut mapped = Vec::with_capacity(some.len());
             for (pid, process) in some {
-                // These two are of use before the rest is known, and their maps make nobody wait.
+                // Before the rest, as these maps make nobody wait.
                 self.pythons.tell((&maps.python_layouts, &maps.pythons), *pid, process)?;
                 self.spans.tell(&maps.span_places, *pid, process);
                 mapped.push((pid.get().to_ne_bytes(), mappings(process)?));
@@ -237,6 +237,20 @@ impl<'obj> Programs<'obj> {
             maps::put(&maps.processes, &entries).map_err(Error::bpf("tell of processes"))?;
         }
         Ok(())
+    }
+
+    /// Tells the program of a process's interpreter, if that is known, when other files are still to be read.
+    ///
+    /// # Errors
+    /// [`Error::Bpf`] when the kernel takes no more.
+    pub(super) fn tell_interpreter(&mut self, pid: Pid, process: &Process) -> Result<()> {
+        let maps = &self.skeleton.maps;
+        self.pythons.tell((&maps.python_layouts, &maps.pythons), pid, process)
+    }
+
+    /// What is readable when the program wants to be heard.
+    pub(super) fn news(&self) -> BorrowedFd<'_> {
+        self.skeleton.maps.samples.as_fd()
     }
 
     /// Tells it where threads tell their spans, of processes whose libraries were not linked yet.

@@ -10,6 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use model::{Pid, Tid};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::backend::Backend;
 use super::change::{Change, Timed, changes};
@@ -67,7 +69,7 @@ impl Sampler<'_> {
         let mut storage = Storage::new();
         let cpus = scan::online_cpus().map_err(Error::os("list the CPUs"))?;
         let (backend, side_bands) = Backend::open(&mut storage, config, &cpus, caller)?;
-        let tables = Tables::new(backend.for_whom());
+        let tables = Tables::new(backend.for_whom()).map_err(Error::os("make an event"))?;
         let sampler = Sampler {
             backend,
             side_bands,
@@ -127,12 +129,7 @@ impl Sampler<'_> {
         loop {
             let is_over = !is_heard || self.is_over(stop);
             if !is_over {
-                match ring.as_ref().map(|ring| ring.poll(TICK)) {
-                    None => wait_for_copies(),
-                    // A debugger, or a machine that was suspended.
-                    Some(Err(error)) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
-                    Some(polled) => polled.map_err(Error::bpf("wait for samples"))?,
-                }
+                self.wait()?;
             }
             // What happened before this moment is in the side bands when they are read after it.
             let until_ns = if is_over { u64::MAX } else { clock::monotonic_ns() };
@@ -181,6 +178,22 @@ impl Sampler<'_> {
         let ring = ring_bytes(u32::try_from(cpus).unwrap_or(u32::MAX)) as usize;
         let bytes = (ring / 2).min(self.in_flight.room() / 2);
         self.backend.allow_stacks(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Waits until the program or the thread that reads files has something to tell, but no longer than a tick.
+    fn wait(&self) -> Result<()> {
+        let Some(samples) = self.backend.news() else {
+            wait_for_copies();
+            return Ok(());
+        };
+        let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+        let mut news =
+            [samples, self.tables.news()].map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN));
+        match poll(&mut news, Some(&tick)) {
+            // A debugger, or a machine that was suspended.
+            Err(Errno::INTR) => Ok(()),
+            polled => polled.map(drop).map_err(Error::os("wait for samples")),
+        }
     }
 
     fn read_copies(&mut self, queue: &mut Queue<'_>) {
@@ -254,6 +267,7 @@ impl Sampler<'_> {
             if self.tables.prepare(pid, process) {
                 ready.push((pid, Arc::clone(process)));
             } else {
+                self.backend.tell_interpreter(pid, process)?;
                 self.waiting.insert(pid);
             }
         }

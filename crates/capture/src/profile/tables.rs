@@ -1,13 +1,17 @@
 //! The unwind tables of files, where the program finds them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
+use cpython::Interpreter;
 use libbpf_rs::MapCore;
 use model::Pid;
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::code::{Code, ForWhom, Stamp, WithoutRows};
 use super::maps;
@@ -41,7 +45,9 @@ pub(super) struct Tables {
     free: Vec<u32>,
     /// To the thread that reads, and back when it has.
     unread: Sender<Arc<Code>>,
-    read: Receiver<Arc<Code>>,
+    read: Receiver<Read>,
+    /// Counts what was read that should not wait for a tick.
+    news: Arc<OwnedFd>,
     /// Bounded by the files that processes have mapped.
     being_read: usize,
     pub(super) left_out: FilesLeftOut,
@@ -50,20 +56,31 @@ pub(super) struct Tables {
 
 impl Tables {
     /// Starts the thread that reads; it ends when this is dropped and it has read the file that it is at.
-    pub(super) fn new(for_whom: ForWhom) -> Self {
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn new(for_whom: ForWhom) -> io::Result<Self> {
         let (unread, to_read) = channel::<Arc<Code>>();
         let (done, read) = channel();
-        thread::spawn(move || read_all(&to_read, &done));
-        Self {
+        let news = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let to_tell = Arc::clone(&news);
+        thread::spawn(move || read_all(&to_read, &done, &to_tell));
+        Ok(Self {
             opened: HashMap::new(),
             numbered: BTreeMap::new(),
             free: Vec::new(),
             unread,
             read,
+            news,
             being_read: 0,
             left_out: FilesLeftOut::default(),
             for_whom,
-        }
+        })
+    }
+
+    /// Readable when something was read that should not wait for a tick.
+    pub(super) fn news(&self) -> BorrowedFd<'_> {
+        self.news.as_fd()
     }
 
     /// Opens a process's files, and has them read. Whether it is known of each what the program has of it.
@@ -95,12 +112,14 @@ impl Tables {
         outer: Option<&impl MapCore>,
         patience: Duration,
     ) -> Result<bool> {
+        let _none_since_the_last_time = rustix::io::read(&*self.news, &mut [0; 8]);
         let mut patience = patience;
         let mut any = false;
         let mut numbers = Vec::new();
         while self.being_read > 0 {
             match self.read.recv_timeout(patience) {
-                Ok(code) => {
+                Ok(Read::Interpreter) => {}
+                Ok(Read::Whole(code)) => {
                     self.being_read -= 1;
                     numbers.extend(self.number(code));
                 }
@@ -207,22 +226,40 @@ impl Tables {
     }
 }
 
-/// Reads files, of those that wait the shortest first: most processes have small ones, and are not to wait for a browser's.
-fn read_all(to_read: &Receiver<Arc<Code>>, done: &Sender<Arc<Code>>) {
+/// What the thread that reads has done.
+enum Read {
+    /// It knows what a file tells of its interpreter, which is of use before the rest is known.
+    Interpreter,
+    /// It has read all of a file.
+    Whole(Arc<Code>),
+}
+
+/// Reads files, of those that wait the shortest first: most processes have small ones, and are not to wait for a browser's. Interpreters come
+/// before all others: what they run cannot be learnt from a copy of the stack.
+fn read_all(to_read: &Receiver<Arc<Code>>, done: &Sender<Read>, news: &OwnedFd) {
+    let tell = || {
+        let _full_when_it_fails = rustix::io::write(news, &1_u64.to_ne_bytes());
+    };
     let mut waiting = BTreeMap::new();
     let mut number = 0_u64;
     loop {
         let first = if waiting.is_empty() { to_read.recv().ok() } else { None };
         for code in first.into_iter().chain(to_read.try_iter()) {
             number += 1;
-            waiting.insert((code.bytes(), number), code);
+            waiting.insert((!Interpreter::is_file_name(code.name()), code.bytes(), number), code);
         }
         // Whoever asks or listens is gone when sampling is over: what is still to be read is of no use then.
         let Some((_, code)) = waiting.pop_first() else { break };
-        let (_rows, _interpreter, _variable) = (code.rows(), code.python(), code.thread_context());
+        if matches!(code.python(), Some(Ok(_))) && done.send(Read::Interpreter).is_ok() {
+            tell();
+        }
+        let (_rows, _variable) = (code.rows(), code.thread_context());
         let _found = code.debug_files();
-        if done.send(code).is_err() {
+        if done.send(Read::Whole(code)).is_err() {
             break;
+        }
+        if waiting.is_empty() {
+            tell();
         }
     }
 }

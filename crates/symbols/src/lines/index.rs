@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gimli::{
     Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugInfoOffset,
-    DebugLineOffset, Dwarf, Error, RangeListsOffset, Reader, Result, Section, Unit, UnitHeader,
-    UnitRef, UnitType, constants,
+    DebugLineOffset, Dwarf, Error, NativeEndian, RangeListsOffset, Reader, Result, Section, Unit,
+    UnitHeader, UnitRef, UnitType, constants,
 };
 
 use super::cursor::{Cursor, Meter};
@@ -45,7 +45,7 @@ impl Index {
     /// Of all units up to the first one that cannot be read, or to the end of what may be read.
     pub(super) fn of(dwarf: &Dwarf<Cursor<'_>>, meter: &Meter) -> Self {
         let mut index = Self::default();
-        let mut known: Option<(usize, Arc<Abbreviations>)> = None;
+        let mut known: Option<Known> = None;
         let mut headers = dwarf.units();
         while let Ok(Some(header)) = headers.next() {
             let Some(DebugInfoOffset(offset)) = header.debug_info_offset() else { continue };
@@ -55,22 +55,25 @@ impl Index {
             let number = u32::try_from(index.units.len()).unwrap_or(u32::MAX);
             index.units.push(offset);
             // Others have no code.
-            let has_code = matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_));
+            if !matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
+                continue;
+            }
             let at = header.debug_abbrev_offset().0;
-            let abbreviations = match known.take().filter(|(known, _)| has_code && *known == at) {
-                Some((_, abbreviations)) => abbreviations,
-                None if !has_code => continue,
-                None => match abbreviations(dwarf, &header) {
-                    Ok(abbreviations) => Arc::new(abbreviations),
-                    Err(_unreadable) => continue,
-                },
-            };
-            if let Ok(root) = Root::of(dwarf, header, Arc::clone(&abbreviations), meter)
+            let Some(table) = Known::of(known.take(), dwarf, &header) else { continue };
+            let mut root = Root::of(dwarf, header, Arc::clone(&table.abbreviations), meter);
+            known = Some(table);
+            if root.is_err()
+                && known.as_ref().is_some_and(|known| !known.is_whole)
+                && let Ok(abbreviations) = abbreviations(dwarf, &header).map(Arc::new)
+            {
+                root = Root::of(dwarf, header, Arc::clone(&abbreviations), meter);
+                known = Some(Known { at, abbreviations, is_whole: true });
+            }
+            if let Ok(root) = root
                 && root.visit_ranges(dwarf, |begin, end| index.push(begin, end, number)).is_err()
             {
                 break;
             }
-            known = Some((at, abbreviations));
         }
         index.ranges.sort_unstable();
         // A unit's functions mostly follow each other, and each may be a stretch of its own.
@@ -120,6 +123,56 @@ impl Index {
     pub(super) fn bytes(&self) -> usize {
         self.units.len() * size_of::<usize>() + self.ranges.len() * size_of::<UnitRange>()
     }
+}
+
+/// The abbreviations of the unit before, which the next one may share.
+struct Known {
+    at: usize,
+    abbreviations: Arc<Abbreviations>,
+    /// Whether these are all of the table, or its first one.
+    is_whole: bool,
+}
+
+impl Known {
+    /// Those of a unit; `None` when they cannot be read.
+    fn of(
+        known: Option<Self>,
+        dwarf: &Dwarf<Cursor<'_>>,
+        header: &UnitHeader<Cursor<'_>>,
+    ) -> Option<Self> {
+        let at = header.debug_abbrev_offset().0;
+        known.filter(|known| known.at == at).or_else(|| {
+            let abbreviations = Arc::new(first_abbreviation(dwarf, header).ok()?);
+            Some(Self { at, abbreviations, is_whole: false })
+        })
+    }
+}
+
+/// The first abbreviation of a unit alone, which is mostly that of its first entry: a table has a hundred, and each is an allocation or two.
+fn first_abbreviation(
+    dwarf: &Dwarf<Cursor<'_>>,
+    header: &UnitHeader<Cursor<'_>>,
+) -> Result<Abbreviations> {
+    let mut table = *dwarf.debug_abbrev.reader();
+    table.skip(header.debug_abbrev_offset().0)?;
+    table.truncate(table.len().min(MAX_ABBREVIATION_BYTES))?;
+    let mut rest = table;
+    let (_code, _tag, _has_children) =
+        (rest.read_uleb128()?, rest.read_uleb128()?, rest.read_u8()?);
+    loop {
+        let (name, form) = (rest.read_uleb128()?, rest.read_uleb128()?);
+        if form == u64::from(constants::DW_FORM_implicit_const.0) {
+            rest.read_sleb128()?;
+        }
+        if (name, form) == (0, 0) {
+            break;
+        }
+    }
+    let len = table.len() - rest.len();
+    // A table ends with a zero.
+    let mut alone = vec![0; len + 1];
+    table.read_slice(alone.get_mut(..len).unwrap_or_default())?;
+    DebugAbbrev::new(&alone, NativeEndian).abbreviations(DebugAbbrevOffset(0))
 }
 
 /// The abbreviations of a unit.

@@ -1,7 +1,7 @@
 //! The sections of a file that hold debug information.
 
-use flate2::{Decompress, FlushDecompress, Status};
 use gimli::{Dwarf, SectionId};
+use libdeflater::Decompressor;
 use object::read::elf::{FileHeader, SectionHeader};
 use object::{FileKind, NativeEndian, ReadRef, elf};
 
@@ -140,20 +140,16 @@ impl Sections {
 /// `None` unless it is that long.
 fn inflate(kind: u32, bytes: &[u8], len: u64) -> Option<Box<[u8]>> {
     let len = usize::try_from(len).ok()?;
-    let mut inflated = Vec::new();
-    inflated.try_reserve_exact(len).ok()?;
-    match kind {
-        elf::ELFCOMPRESS_ZLIB => {
-            let mut zlib = Decompress::new(true);
-            let status = zlib.decompress_vec(bytes, &mut inflated, FlushDecompress::Finish).ok()?;
-            (status == Status::StreamEnd).then_some(())?;
-        }
+    // Of at most `MAX_INFLATED_BYTES`.
+    let mut inflated = vec![0; len];
+    let written = match kind {
+        elf::ELFCOMPRESS_ZLIB => Decompressor::new().zlib_decompress(bytes, &mut inflated).ok()?,
         elf::ELFCOMPRESS_ZSTD => {
-            zstd::bulk::Decompressor::new()
-                .and_then(|mut zstd| zstd.decompress_to_buffer(bytes, &mut inflated))
-                .ok()?;
+            let zstd = zstd::bulk::Decompressor::new();
+            zstd.and_then(|mut zstd| zstd.decompress_to_buffer(bytes, inflated.as_mut_slice()))
+                .ok()?
         }
         _ => return None,
-    }
-    (inflated.len() == len).then(|| inflated.into_boxed_slice())
+    };
+    (written == len).then(|| inflated.into_boxed_slice())
 }

@@ -19,7 +19,7 @@ pub(in crate::profile) struct Told {
 }
 
 impl Told {
-    /// Tells the maps of layouts and of interpreters which one a process has, whose files were read; that it has none, if so.
+    /// Tells the maps of layouts and of interpreters which one a process has, by the files that were read; that it has none, if so.
     ///
     /// # Errors
     /// [`Error::Bpf`] when the kernel does not take the layout.
@@ -67,18 +67,17 @@ impl Told {
 /// Whether a process has mapped what is called as CPython is, or what was found to be it.
 pub(in crate::profile) fn is_expected(process: &Process) -> bool {
     process.code.values().any(|mapping| {
-        let name = mapping.file.path.file_name().unwrap_or_default().as_encoded_bytes();
-        name.starts_with(b"python3")
-            || name.starts_with(b"libpython3")
+        let name = mapping.file.path.file_name().unwrap_or_default().to_string_lossy();
+        Interpreter::is_file_name(&name)
             || mapping.file.code().is_some_and(|code| matches!(code.known_python(), Some(Ok(_))))
     })
 }
 
-/// The interpreter that a process has mapped, and how far its file was moved.
+/// The interpreter that a process has mapped, of the files that were read already, and how far its file was moved.
 fn interpreter(process: &Process) -> Option<(&Interpreter, u64)> {
     process.code.iter().find_map(|(begin, mapping)| {
         let code = mapping.file.code()?;
-        let interpreter = code.python()?.ok()?;
+        let interpreter = code.known_python()?.ok()?;
         Some((interpreter, code.moved_by(*begin, mapping.file_offset)?))
     })
 }

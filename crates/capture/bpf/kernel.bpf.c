@@ -134,12 +134,57 @@ static __always_inline bool wanted(__s32 tgid)
 	return listed ? *listed : !only_listed;
 }
 
+#if defined(__TARGET_ARCH_arm64)
+
+/* The descriptors of system calls are only meaningful with the kernel's own table. */
+static __always_inline bool is_compat(struct task_struct *task)
+{
+	const unsigned long TIF_32BIT = 1 << 22; /* arch/arm64/include/asm/thread_info.h */
+	return task->thread_info.flags & TIF_32BIT;
+}
+
+static __always_inline long call_number(struct pt_regs *regs)
+{
+	return regs->syscallno;
+}
+
+static __always_inline void load_arguments(struct pt_regs *regs, unsigned long *args)
+{
+	args[0] = regs->orig_x0;
+	args[1] = regs->regs[1];
+	args[2] = regs->regs[2];
+	args[3] = regs->regs[3];
+	args[4] = regs->regs[4];
+	args[5] = regs->regs[5];
+	args[6] = args[7] = 0;
+}
+
+#else
+
 /* The descriptors of system calls are only meaningful with the kernel's own table. */
 static __always_inline bool is_compat(struct task_struct *task)
 {
 	const __u32 TS_COMPAT = 2; /* arch/x86/include/asm/thread_info.h */
 	return task->thread_info.status & TS_COMPAT;
 }
+
+static __always_inline long call_number(struct pt_regs *regs)
+{
+	return (long)regs->orig_ax;
+}
+
+static __always_inline void load_arguments(struct pt_regs *regs, unsigned long *args)
+{
+	args[0] = regs->di;
+	args[1] = regs->si;
+	args[2] = regs->dx;
+	args[3] = regs->r10;
+	args[4] = regs->r8;
+	args[5] = regs->r9;
+	args[6] = args[7] = 0;
+}
+
+#endif
 
 static __always_inline unsigned long argument(const unsigned long *args, __u32 number)
 {
@@ -194,17 +239,6 @@ struct call_record {
 	struct head head;
 	__u64 args[6];
 };
-
-static __always_inline void load_arguments(struct pt_regs *regs, unsigned long *args)
-{
-	args[0] = regs->di;
-	args[1] = regs->si;
-	args[2] = regs->dx;
-	args[3] = regs->r10;
-	args[4] = regs->r8;
-	args[5] = regs->r9;
-	args[6] = args[7] = 0;
-}
 
 SEC("tp_btf/sys_enter")
 int BPF_PROG(on_sys_enter, struct pt_regs *regs, long id)
@@ -366,7 +400,7 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(on_sys_exit, struct pt_regs *regs, long ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	long id = (long)regs->orig_ax;
+	long id = call_number(regs);
 	const volatile struct call *call = &calls[id & (CALLS - 1)];
 	struct call_record record = {};
 	if (!wanted(task->tgid))

@@ -94,6 +94,7 @@ struct walk {
 	__u64 pc;
 	__u64 sp;
 	__u64 fp;
+	__u64 lr; /* aarch64: where the innermost function returns to, unless it has saved that */
 	struct mapping mapping; /* of the last frame */
 	__u32 low;
 	__u32 high;
@@ -106,7 +107,7 @@ struct walk {
 /* Where a walk over frames of CPython stands. */
 #define PYTHON_SEEN 256
 struct python_walk {
-	__u64 thread_id; /* `pthread_self`, which is where its registers say that its own data is */
+	__u64 thread_pointer;
 	__u64 interpreter;
 	__u64 thread;
 	__u64 frame;
@@ -150,18 +151,7 @@ static __always_inline struct scratch *scratch_of(__u32 kind)
 	return bpf_map_lookup_elem(&scratches, &index);
 }
 
-/* The registers that an interrupt gives: arch/x86/include/uapi/asm/ptrace.h. */
-struct interrupted {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
-};
-
-struct bpf_perf_event_data {
-	struct interrupted regs;
-	__u64 sample_period;
-	__u64 addr;
-};
-
-#define USER_CODE_SEGMENT 0x33 /* of 64-bit processes: __USER_CS */
+#include "arch.h"
 
 /* Finds the mapping of an address; whether there is one. */
 static __always_inline __u8 find_mapping(struct walk *walk, __s32 tgid, __u64 at)
@@ -210,8 +200,8 @@ static __always_inline __u32 find_rule(struct walk *walk, __u64 at)
 	__u32 table = walk->mapping.table, index;
 	struct block *block;
 	void *blocks;
-	if (!table) /* frame pointers: 16 bytes above the frame pointer, which is saved there */
-		return 3 | 2 << 3 | 2 << 18;
+	if (!table)
+		return KEEPS_FRAME_POINTERS;
 	blocks = bpf_map_lookup_elem(&tables, &table);
 	if (!blocks || start >> 32)
 		return 0;
@@ -241,68 +231,6 @@ static __always_inline __u32 find_rule(struct walk *walk, __u64 at)
 			walk->low = index;
 	}
 	return block->rule[walk->low & (BLOCK_ROWS - 1)];
-}
-
-static __always_inline bool word(__u64 *to, __u64 address)
-{
-	return !bpf_probe_read_user(to, sizeof(*to), (void *)address);
-}
-
-/* Goes to the caller: `crates/unwind/src/walk.rs`. */
-static __always_inline __u8 step(struct walk *walk, __u32 rule)
-{
-	const __u64 SIGNAL_FP = 80, SIGNAL_SP = 120, SIGNAL_PC = 128;
-	__u64 offset = (rule >> 3 & 0x7fff) * 8, saved = (rule >> 18 & 0x1fff) * 8;
-	__u64 sp = walk->sp, fp = walk->fp, cfa, pc;
-	bool may_be_level = walk->is_exact, is_elsewhere = rule >> 31; /* on another stack */
-	switch (rule & 7) {
-	case 0:
-		return END_NO_RULE;
-	case 1:
-		return END_ROOT;
-	case 2:
-		cfa = sp + offset;
-		break;
-	case 3:
-		cfa = fp + offset;
-		break;
-	case 4:
-		if (!word(&cfa, sp + offset))
-			return END_NO_MEMORY;
-		cfa += 8;
-		break;
-	case 5:
-		if (!word(&cfa, fp - offset))
-			return END_NO_MEMORY;
-		break;
-	case 6:
-		cfa = sp + ((walk->pc & 15) >= 11 ? 16 : 8);
-		break;
-	default:
-		sp += offset;
-		if (!word(&walk->pc, sp + SIGNAL_PC) || !word(&walk->fp, sp + SIGNAL_FP) || !word(&walk->sp, sp + SIGNAL_SP))
-			return END_NO_MEMORY;
-		walk->is_exact = 1;
-		return END_NONE;
-	}
-	if (!is_elsewhere && (cfa < sp || (cfa == sp && !may_be_level)))
-		return END_LOOP;
-	if ((rule & 7) == 5) {
-		if (!word(&fp, fp))
-			return END_NO_MEMORY;
-	} else if (saved) {
-		if (!word(&fp, cfa - saved))
-			return END_NO_MEMORY;
-	}
-	if (!word(&pc, cfa - 8))
-		return END_NO_MEMORY;
-	if (!pc)
-		return END_ROOT;
-	walk->pc = pc;
-	walk->sp = cfa;
-	walk->fp = fp;
-	walk->is_exact = 0;
-	return END_NONE;
 }
 
 struct round {
@@ -398,16 +326,6 @@ static __always_inline void begin(struct scratch *s, struct task_struct *task)
 	__builtin_memset(s->head.span_id, 0, sizeof(s->head.span_id));
 }
 
-/* The user registers of a thread that is in the kernel. Whether it is a 64-bit process's. */
-static __always_inline bool user_registers(struct sample_head *head, struct task_struct *task)
-{
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	head->pc = BPF_CORE_READ(regs, ip);
-	head->sp = BPF_CORE_READ(regs, sp);
-	head->fp = BPF_CORE_READ(regs, bp);
-	return BPF_CORE_READ(regs, cs) == USER_CODE_SEGMENT;
-}
-
 /* Walks the user stack of the thread that runs, from the registers in the head. As it is not static, the verifier looks at it once, and
  * not for each way that leads here. */
 __noinline int walk_user(__u32 kind)
@@ -417,9 +335,7 @@ __noinline int walk_user(__u32 kind)
 	if (!s)
 		return 0;
 	read_span(&s->head);
-	s->walk.pc = s->head.pc;
-	s->walk.sp = s->head.sp;
-	s->walk.fp = s->head.fp;
+	begin_at(&s->walk, &s->head);
 	s->walk.mapping.begin = s->walk.mapping.end = 0;
 	s->walk.known_ns = 0;
 	s->walk.is_exact = 1;
@@ -478,15 +394,7 @@ int on_clock(struct bpf_perf_event_data *ctx)
 	s->head.weight_ns = period_ns;
 	s->head.off_cpu = 0;
 	if (task->mm) {
-		bool is_64_bit;
-		if (ctx->regs.cs & 3) {
-			s->head.pc = ctx->regs.ip;
-			s->head.sp = ctx->regs.sp;
-			s->head.fp = ctx->regs.bp;
-			is_64_bit = ctx->regs.cs == USER_CODE_SEGMENT;
-		} else {
-			is_64_bit = user_registers(&s->head, task);
-		}
+		bool is_64_bit = interrupted_registers(&s->head, ctx, task);
 		s->head.end = END_NOT_64_BIT;
 		if (is_64_bit)
 			walk_user(CLOCK_SCRATCH);

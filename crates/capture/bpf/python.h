@@ -96,7 +96,7 @@ static long find_thread(__u32 number, struct round *round)
 		walk->end = PYTHON_NO_MEMORY;
 		return 1;
 	}
-	if (id == walk->thread_id) {
+	if (is_thread(id, walk->thread_pointer)) {
 		walk->frame = innermost_frame(walk->thread, layout);
 		/* A thread may be one of several interpreters; the one that it runs has frames. */
 		if (walk->frame) {
@@ -108,20 +108,20 @@ static long find_thread(__u32 number, struct round *round)
 	return 0;
 }
 
-/* What a thread keeps for a key, as glibc has it on x86-64: `specific_1stblock` of its `struct pthread`, 16 bytes a key, the value
- * behind a number. What is found so is a thread's own only if it says its id. */
+/* What a thread keeps for a key, as glibc has it: 16 bytes a key, the value behind a number. What is found so is a thread's own only if
+ * it says its id. */
 static __always_inline __u64 thread_of_key(struct python *python, struct python_walk *walk, struct python_layout *layout)
 {
-	const __u64 FIRST_BLOCK = 0x310, KEYS = 32;
+	const __u64 KEYS = 32;
 	struct { __u32 is_there, number; } key;
 	__u64 thread, id;
-	if (!python->key || bpf_probe_read_user(&key, sizeof(key), (void *)python->key))
+	if (!PTHREAD_KEYS || !python->key || bpf_probe_read_user(&key, sizeof(key), (void *)python->key))
 		return 0;
 	if (!key.is_there || key.number >= KEYS)
 		return 0;
-	if (!member(&thread, walk->thread_id, FIRST_BLOCK + key.number * 16 + 8) || !thread)
+	if (!member(&thread, walk->thread_pointer, PTHREAD_KEYS + key.number * 16 + 8) || !thread)
 		return 0;
-	if (!member(&id, thread, layout->thread_id) || id != walk->thread_id)
+	if (!member(&id, thread, layout->thread_id) || !is_thread(id, walk->thread_pointer))
 		return 0;
 	return thread;
 }
@@ -304,7 +304,7 @@ static __always_inline void walk_python(struct scratch *s)
 	if (!layout)
 		return;
 	s->head.python_minor = layout->minor;
-	walk->thread_id = BPF_CORE_READ(task, thread.fsbase);
+	walk->thread_pointer = thread_pointer(task);
 	walk->code_type = python->code_type;
 	walk->sample++;
 	walk->codes = 0;

@@ -22,10 +22,10 @@ static __always_inline void read_span(struct sample_head *head)
 	changed_ns = bpf_map_lookup_elem(&changed, &tgid);
 	if (changed_ns && *changed_ns > place->known_ns)
 		return;
-	at = BPF_CORE_READ(task, thread.fsbase);
+	at = thread_pointer(task);
 	if (place->module) {
-		/* The vector stands behind the thread's own pointer; a module that the thread did not use has 0 there, or ~0. */
-		if (!word(&at, at + 8) || !word(&at, at + (__u64)place->module * place->entry_bytes) || at + 1 <= 1)
+		/* A module that the thread did not use has 0 there, or ~0. */
+		if (!word(&at, at + MODULES_AT(place->entry_bytes)) || !word(&at, at + (__u64)place->module * place->entry_bytes) || at + 1 <= 1)
 			return;
 	}
 	if (!word(&record, at + place->offset) || !record)

@@ -41,6 +41,24 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+#if defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	unsigned long regs[31];
+	__u64 orig_x0;
+	__s32 syscallno;
+};
+
+struct thread_info {
+	unsigned long flags;
+	__u32 cpu;
+};
+
+struct thread_struct {
+	struct {
+		unsigned long tp_value;
+	} uw;
+};
+#else
 struct pt_regs {
 	unsigned long bp, r10, r9, r8, dx, si, di, orig_ax, ip, cs, sp;
 };
@@ -49,6 +67,11 @@ struct thread_info {
 	__u32 status;
 	__u32 cpu;
 };
+
+struct thread_struct {
+	unsigned long fsbase;
+};
+#endif
 
 typedef struct {
 	int counter;
@@ -113,10 +136,6 @@ struct cfs_rq {
 
 struct sched_entity {
 	struct cfs_rq *cfs_rq;
-};
-
-struct thread_struct {
-	unsigned long fsbase;
 };
 
 struct task_struct {

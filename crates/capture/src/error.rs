@@ -4,7 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::kernel::{EncodeError, RelayError, Unavailable};
+use crate::kernel::{EncodeError, RelayError};
+use crate::preflight::Unavailable;
 
 /// Any failure of this crate.
 #[derive(Debug, thiserror::Error)]

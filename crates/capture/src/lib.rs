@@ -13,6 +13,8 @@
 
 mod error;
 pub mod kernel;
+mod preflight;
 pub mod profile;
 
 pub use error::{Error, Result};
+pub use preflight::{Unavailable, preflight};

@@ -8,12 +8,12 @@ use object::{FileKind, NativeEndian, ReadRef};
 
 type Header = elf::FileHeader64<NativeEndian>;
 
-/// A variable of thread-local storage of a file for x86-64, that others may find by its name.
+/// A variable of thread-local storage of a file for x86-64 or aarch64, that others may find by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TlsVariable {
     /// Bytes from the begin of the module's storage.
     pub offset: u64,
-    /// From the thread pointer, if the file is the program itself: its storage is the first one below.
+    /// From the thread pointer, if the file is the program itself: its storage is the first one below (x86-64) or above (aarch64).
     pub in_program: i64,
     /// Where the dynamic linker writes the module's number, by the file's own addresses: it is a file that is told by number.
     pub module_slot: Option<u64>,
@@ -21,6 +21,48 @@ pub struct TlsVariable {
     pub distance_slot: Option<u64>,
     /// Where it writes a function, and behind that the function's argument: the distance, if it found room there.
     pub descriptor_slot: Option<u64>,
+}
+
+/// What differs between processors.
+struct Machine {
+    /// Whether a program's storage lies below the thread pointer, and not above.
+    is_below: bool,
+    /// Kinds of relocations: the slot is for the module's number, the distance, or a descriptor.
+    module: u32,
+    distance: u32,
+    descriptor: u32,
+}
+
+impl Machine {
+    const fn of(machine: u16) -> Option<Self> {
+        Some(match machine {
+            elf::EM_X86_64 => Self {
+                is_below: true,
+                module: elf::R_X86_64_DTPMOD64,
+                distance: elf::R_X86_64_TPOFF64,
+                descriptor: elf::R_X86_64_TLSDESC,
+            },
+            elf::EM_AARCH64 => Self {
+                is_below: false,
+                module: elf::R_AARCH64_TLS_DTPMOD,
+                distance: elf::R_AARCH64_TLS_TPREL,
+                descriptor: elf::R_AARCH64_TLSDESC,
+            },
+            _ => return None,
+        })
+    }
+
+    /// From the thread pointer to a program's storage, which begins as aligned as it wants to: ELF Handling For Thread-Local Storage,
+    /// 3.4.6 (variant II: it ends at the thread pointer), and ELF for the Arm 64-bit Architecture (variant I: behind two words).
+    const fn first_storage(&self, begin: u64, bytes: u64, alignment_mask: u64) -> u64 {
+        const TWO_WORDS: u64 = 16;
+        if self.is_below {
+            let filling = begin.wrapping_add(bytes).wrapping_neg() & alignment_mask;
+            bytes.wrapping_add(filling).wrapping_neg()
+        } else {
+            TWO_WORDS.wrapping_add(begin.wrapping_sub(TWO_WORDS) & alignment_mask)
+        }
+    }
 }
 
 impl TlsVariable {
@@ -32,9 +74,7 @@ impl TlsVariable {
         }
         let header = Header::parse(file).ok()?;
         let endian = header.endian().ok()?;
-        if header.e_machine(endian) != elf::EM_X86_64 {
-            return None;
-        }
+        let machine = Machine::of(header.e_machine(endian))?;
         let sections = header.sections(endian, file).ok()?;
         let symbols = sections.symbols(endian, file, elf::SHT_DYNSYM).ok()?;
         let is_it = |symbol: &elf::Sym64<NativeEndian>| {
@@ -46,13 +86,12 @@ impl TlsVariable {
         let segments = header.program_headers(endian, file).ok()?;
         let storage = segments.iter().find(|segment| segment.p_type(endian) == elf::PT_TLS)?;
         let (begin, bytes) = (storage.p_vaddr(endian), storage.p_memsz(endian));
-        // The storage ends at the thread pointer, and begins as aligned as it wants to: ELF Handling For Thread-Local Storage, 3.4.6.
         let alignment_mask = storage.p_align(endian).max(1).wrapping_sub(1);
-        let filling = begin.wrapping_add(bytes).wrapping_neg() & alignment_mask;
+        let begin = machine.first_storage(begin, bytes, alignment_mask);
         let offset = symbol.st_value(endian);
         let mut found = Self {
             offset,
-            in_program: offset.wrapping_sub(bytes).wrapping_sub(filling).cast_signed(),
+            in_program: begin.wrapping_add(offset).cast_signed(),
             module_slot: None,
             distance_slot: None,
             descriptor_slot: None,
@@ -62,9 +101,8 @@ impl TlsVariable {
             for relocation in relocations {
                 let kind = relocation.r_type(endian, false);
                 // A file that binds to itself names no symbol: the module is its own, and the place in it is the addend.
-                let is_its_own = |addend: i64| {
-                    kind == elf::R_X86_64_DTPMOD64 || addend.cast_unsigned() == offset
-                };
+                let is_its_own =
+                    |addend: i64| kind == machine.module || addend.cast_unsigned() == offset;
                 let is_it = match relocation.symbol(endian, false) {
                     Some(of) => of == index,
                     None => is_its_own(relocation.r_addend(endian)),
@@ -73,9 +111,9 @@ impl TlsVariable {
                     continue;
                 }
                 let slot = match kind {
-                    elf::R_X86_64_DTPMOD64 => &mut found.module_slot,
-                    elf::R_X86_64_TPOFF64 => &mut found.distance_slot,
-                    elf::R_X86_64_TLSDESC => &mut found.descriptor_slot,
+                    it if it == machine.module => &mut found.module_slot,
+                    it if it == machine.distance => &mut found.distance_slot,
+                    it if it == machine.descriptor => &mut found.descriptor_slot,
                     _ => continue,
                 };
                 *slot = Some(relocation.r_offset(endian));

@@ -14,6 +14,7 @@ use crate::go;
 use crate::image::{Architecture, Image, Section, function_symbols};
 use crate::instructions::{Code, Described, MAX_CODE_BYTES, describe};
 use crate::rule::{Cfa, Rule};
+use crate::signal;
 use crate::table::Table;
 
 /// The most rows of a table: 64 MiB of them. Chromium has two million.
@@ -103,6 +104,14 @@ impl Table {
     }
 }
 
+/// Whose extensions of call frame information hold.
+pub(crate) const fn vendor(architecture: Architecture) -> Vendor {
+    match architecture {
+        Architecture::X86_64 => Vendor::Default,
+        Architecture::Aarch64 => Vendor::AArch64,
+    }
+}
+
 /// What pointers of a section are relative to.
 pub(crate) fn bases(image: &Image<'_>, section: Section<'_>) -> BaseAddresses {
     let bases = BaseAddresses::default().set_eh_frame(section.address);
@@ -114,25 +123,24 @@ impl Builder {
     /// What a file says of its code, by address.
     fn described(image: &Image<'_>) -> Result<Self, TableError> {
         let mut builder = Self::default();
-        let vendor = match image.architecture() {
-            Architecture::X86_64 => Vendor::Default,
-            Architecture::Aarch64 => Vendor::AArch64,
-        };
         // Of code that several describe, the first one counts.
+        if let Some(signal_return) = image.signal_return {
+            builder.signal_return(signal_return);
+        }
         if let (Some(module), Architecture::X86_64) = (&image.go, image.architecture()) {
             builder.go(module)?;
         }
         if let Some(section) = image.eh_frame {
             let mut frames = EhFrame::new(section.bytes, NativeEndian);
             frames.set_address_size(8);
-            frames.set_vendor(vendor);
+            frames.set_vendor(vendor(image.architecture()));
             builder.read(image, &frames, &bases(image, section))?;
         }
         // Some files have only the one, and some the one for their own code and the other for what they link.
         if let Some(section) = image.debug_frame {
             let mut frames = DebugFrame::new(section.bytes, NativeEndian);
             frames.set_address_size(8);
-            frames.set_vendor(vendor);
+            frames.set_vendor(vendor(image.architecture()));
             builder.read(image, &frames, &bases(image, section))?;
         }
         if let Some(builtins) = &image.builtins {
@@ -247,6 +255,14 @@ impl Builder {
         });
         self.left.is_cut |= !is_whole;
         if self.rows.len() > MAX_ROWS { Err(TableError::TooMany) } else { Ok(()) }
+    }
+
+    /// Nothing calls it, so that the byte before it belongs to it, too.
+    fn signal_return(&mut self, begin: u64) {
+        let (before, row) = (begin.saturating_sub(1), self.rows.len());
+        self.rows.push((before, signal::rule()));
+        let end = begin.saturating_add(signal::RETURN.len() as u64);
+        self.functions.push(Function { begin: before, end, rows: row..row + 1 });
     }
 
     /// Code that nothing describes otherwise.
@@ -399,7 +415,7 @@ fn signal_rule<'a, S: UnwindSection<Reader<'a>>>(
     Rule::new(Cfa::Signal(offset.checked_sub(SAVED_STACK_POINTER)?), None, false)
 }
 
-fn aarch64_rule(row: &UnwindTableRow<usize>) -> Option<Rule> {
+pub(crate) fn aarch64_rule(row: &UnwindTableRow<usize>) -> Option<Rule> {
     let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else { return None };
     let offset = u32::try_from(*offset).ok()?;
     let cfa = match *register {

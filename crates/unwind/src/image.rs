@@ -7,7 +7,7 @@ use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
 use object::{FileKind, NativeEndian, ReadRef};
 
-use crate::{start, v8};
+use crate::{signal, start, v8};
 
 /// More program or section headers than any linker writes.
 const MAX_HEADERS: usize = 65_536;
@@ -64,7 +64,7 @@ pub struct Segment {
     /// Whether it holds code.
     pub is_executable: bool,
     /// How much is mapped at least: a power of two.
-    page_bytes: u64,
+    pub(crate) page_bytes: u64,
 }
 
 /// A section, as far as it lies in the file.
@@ -95,6 +95,8 @@ pub struct Image<'a> {
     pub(crate) code: Vec<Range<u64>>,
     /// Of a static program: functions of its C library before `main`.
     pub(crate) starts: Vec<Range<u64>>,
+    /// Of the kernel's file for aarch64: where signals' handlers return to.
+    pub(crate) signal_return: Option<u64>,
 }
 
 type Header = elf::FileHeader64<NativeEndian>;
@@ -146,7 +148,11 @@ impl<'a> Image<'a> {
             builtins: None,
             code: Vec::new(),
             starts: Vec::new(),
+            signal_return: None,
         };
+        if architecture == Architecture::Aarch64 {
+            image.signal_return = signal::find_return(&image.segments, file);
+        }
         image.find_build_id(programs, endian, file);
         // A file without section headers, or with broken ones, still runs.
         if let Ok(sections) = header.sections(endian, file) {

@@ -16,6 +16,7 @@ mod image;
 mod instructions;
 mod parts;
 mod rule;
+mod signal;
 mod start;
 mod table;
 mod v8;

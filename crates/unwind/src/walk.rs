@@ -6,10 +6,22 @@ use crate::rule::{Cfa, Rule};
 /// The most frames of a stack.
 pub const MAX_FRAMES: usize = 1024;
 
-/// Where in the general registers that a signal saves (`struct sigcontext` of x86-64) these lie, in bytes.
-const SIGNAL_FP: u64 = 80;
-const SIGNAL_SP: u64 = 120;
-const SIGNAL_PC: u64 = 128;
+/// Where in the registers that a signal saves (`struct sigcontext`) these lie, in bytes.
+struct Saved {
+    fp: u64,
+    sp: u64,
+    pc: u64,
+    lr: Option<u64>,
+}
+
+impl Saved {
+    const fn of(architecture: Architecture) -> Self {
+        match architecture {
+            Architecture::X86_64 => Self { fp: 80, sp: 120, pc: 128, lr: None },
+            Architecture::Aarch64 => Self { fp: 240, sp: 256, pc: 264, lr: Some(248) },
+        }
+    }
+}
 
 /// Bits of a code address on aarch64; those above may sign it.
 const ADDRESS_BITS: u64 = (1 << 48) - 1;
@@ -119,12 +131,13 @@ fn step(
         Cfa::BelowFramePointer(bytes) => word(fp.wrapping_sub(bytes.into()))?,
         Cfa::LinkageTable => above(sp, if pc & 15 >= 11 { 16 } else { 8 }),
         Cfa::Signal(bytes) => {
-            let saved = above(sp, bytes);
+            let saved = Saved::of(architecture);
+            let register = |at: u64| word(above(sp, bytes).wrapping_add(at));
             let registers = Registers {
-                pc: word(saved.wrapping_add(SIGNAL_PC))?,
-                sp: word(saved.wrapping_add(SIGNAL_SP))?,
-                fp: word(saved.wrapping_add(SIGNAL_FP))?,
-                lr,
+                pc: register(saved.pc)?,
+                sp: register(saved.sp)?,
+                fp: register(saved.fp)?,
+                lr: saved.lr.map_or(Ok(lr), register)?,
             };
             // A handler may run on a stack of its own, above or below.
             return Ok(Frame { registers, is_exact: true, may_be_level: true });
@@ -223,11 +236,12 @@ mod tests {
             (300, rule(Cfa::FramePointer(16), Some(16))),
             (399, Rule::OUTERMOST),
         ];
+        let saved = Saved::of(X86);
         let words = [
             (9000, 200),
-            (9008 + 40 + SIGNAL_PC, 300),
-            (9008 + 40 + SIGNAL_SP, 500),
-            (9008 + 40 + SIGNAL_FP, 600),
+            (9008 + 40 + saved.pc, 300),
+            (9008 + 40 + saved.sp, 500),
+            (9008 + 40 + saved.fp, 600),
             (608, 400),
             (600, 0),
         ];
@@ -262,6 +276,19 @@ mod tests {
         assert_eq!(walked(arm, start, &rules, &words), (vec![100, 199, 299], End::Root));
         let rules = [(100, pair), (299, leaf)];
         assert_eq!(walked(arm, start, &rules, &words).1, End::Loop);
+    }
+
+    #[test]
+    fn an_arm_leaf_that_a_signal_interrupted_returns_to_its_own_link_register() {
+        let arm = Architecture::Aarch64;
+        let leaf = rule(Cfa::StackPointer(0), None);
+        let rules =
+            [(100, leaf), (199, rule(Cfa::Signal(304), None)), (300, leaf), (399, Rule::OUTERMOST)];
+        let saved = 1000 + 304;
+        let words =
+            [(saved + 264, 300), (saved + 256, 500), (saved + 240, 600), (saved + 248, 400)];
+        let start = Registers { pc: 100, sp: 1000, fp: 5, lr: 200 };
+        assert_eq!(walked(arm, start, &rules, &words), (vec![100, 199, 300, 399], End::Root));
     }
 
     #[test]

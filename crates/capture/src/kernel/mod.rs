@@ -17,7 +17,6 @@ mod delivery;
 mod devices;
 mod dumper;
 mod encode;
-mod preflight;
 mod programs;
 mod record;
 mod recorder;
@@ -33,9 +32,9 @@ use std::time::Duration;
 use model::Pid;
 
 use crate::error::Result;
+use crate::preflight::Unavailable;
 
 pub use encode::EncodeError;
-pub use preflight::{Unavailable, preflight};
 pub(crate) use programs::log_libbpf;
 pub use record::RecordError;
 pub use sink::RelayError;
@@ -162,6 +161,17 @@ impl Report {
     pub fn discarded_total(&self) -> u64 {
         self.discarded.iter().sum()
     }
+}
+
+/// Says whether [`run`] can work here, without loading anything.
+///
+/// # Errors
+/// The first reason found why not.
+pub fn preflight() -> std::result::Result<(), Unavailable> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Unavailable::SystemCalls);
+    }
+    crate::preflight()
 }
 
 /// Captures until `stop` is set or the configured time is over, then ends the recording in order.

@@ -15,7 +15,7 @@ use super::processes::{Process, Processes};
 use super::programs::{Counts, Programs, Storage};
 use super::{Config, Means};
 use crate::error::{Error, Result};
-use crate::kernel::preflight;
+use crate::preflight;
 
 /// What takes samples.
 #[expect(clippy::large_enum_variant, reason = "there is one of it")]

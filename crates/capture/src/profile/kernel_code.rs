@@ -121,10 +121,13 @@ enum Place {
 impl Place {
     /// That of the address above a function's.
     fn above(function: Option<&Arc<KernelFunction>>) -> Self {
-        // What the processor enters at an interrupt: arch/x86/include/asm/idtentry.h.
-        let entries = ["asm_sysvec_", "asm_exc_", "asm_common_interrupt", "asm_spurious_interrupt"];
-        let begins = |name: &str| entries.iter().any(|entry| name.starts_with(entry));
-        if function.is_some_and(|function| begins(&function.name)) {
+        // What the processor enters at an interrupt: arch/x86/include/asm/idtentry.h, arch/arm64/kernel/entry.S.
+        let x86_64 = ["asm_sysvec_", "asm_exc_", "asm_common_interrupt", "asm_spurious_interrupt"];
+        let aarch64 = ["el1h_64_irq", "el1h_64_fiq", "el1h_64_sync", "el1h_64_error"];
+        let is_entry = |name: &str| {
+            aarch64.contains(&name) || x86_64.iter().any(|entry| name.starts_with(entry))
+        };
+        if function.is_some_and(|function| is_entry(&function.name)) {
             Self::Interrupted
         } else {
             Self::Returned
@@ -199,6 +202,8 @@ mod tests {
         assert_eq!(instruction("schedule"), 0xfff);
         assert_eq!(instruction("asm_sysvec_apic_timer_interrupt"), 0x1000);
         assert_eq!(instruction("asm_load_gs_index"), 0xfff);
+        assert_eq!(instruction("el1h_64_irq"), 0x1000);
+        assert_eq!(instruction("el1h_64_irq_handler"), 0xfff);
         assert_eq!(Place::above(None).instruction(0x1000), 0xfff);
     }
 

@@ -5,7 +5,7 @@
 //! ```
 //! The program reads it with each sample. Where a thread has the variable is up to the file that has it: the program itself, or a
 //! library, whose place the dynamic linker has written into the process's memory. What is not read: variables of a file that was
-//! loaded later and has its storage apart, reached by descriptors (TLSDESC) only, other attributes than the two ids, other processors than x86-64.
+//! loaded later and has its storage apart, reached by descriptors (TLSDESC) only, other attributes than the two ids.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -139,8 +139,7 @@ fn place(pid: Pid, process: &Process) -> Place {
 fn linked(variable: &TlsVariable, entry_bytes: u32, word: impl Fn(u64) -> Option<u64>) -> Place {
     /// Modules of a process: none has more.
     const MAX_MODULES: u64 = 1 << 16;
-    // Storage at a distance lies below the thread pointer.
-    let distance = |slot: u64| word(slot).map(u64::cast_signed).filter(|distance| *distance < 0);
+    let distance = |slot: u64| word(slot).map(u64::cast_signed).filter(|it| is_distance(*it));
     let argument = variable.descriptor_slot.map(|slot| slot.wrapping_add(8));
     if let Some(distance) = variable.distance_slot.or(argument).and_then(distance) {
         return Place::Distance(distance);
@@ -155,6 +154,12 @@ fn linked(variable: &TlsVariable, entry_bytes: u32, word: impl Fn(u64) -> Option
         None if argument.or(variable.distance_slot).and_then(&word) == Some(0) => Place::NotYet,
         _ => Place::Nowhere,
     }
+}
+
+/// Whether that is a distance from the thread pointer, and not a pointer: storage lies below it on x86-64, on aarch64 above two words,
+/// and there is less of it than of addresses that programs are not put at.
+const fn is_distance(word: i64) -> bool {
+    if cfg!(target_arch = "aarch64") { word >= 16 && word < 1 << 22 } else { word < 0 }
 }
 
 #[cfg(test)]
@@ -180,8 +185,9 @@ mod tests {
         assert_eq!(linked(&by_number, 3), module);
         assert_eq!(linked(&by_number, 0), Place::NotYet);
         assert_eq!(linked(&by_number, -1), Place::Nowhere);
-        assert_eq!(linked(&by_distance, -64), Place::Distance(-64));
-        assert_eq!(linked(&by_descriptor, -64), Place::Distance(-64));
+        let distance = if cfg!(target_arch = "aarch64") { 64 } else { -64 };
+        assert_eq!(linked(&by_distance, distance), Place::Distance(distance));
+        assert_eq!(linked(&by_descriptor, distance), Place::Distance(distance));
         assert_eq!(linked(&by_descriptor, 0), Place::NotYet);
         assert_eq!(linked(&by_descriptor, 0x5555_0000), Place::Nowhere);
         assert_eq!(linked(&none, 1), Place::Nowhere);

@@ -5,7 +5,7 @@ use std::fs;
 use model::Pid;
 
 use crate::profile::{Sampling, config, is_conserved};
-use crate::support::can_trace;
+use crate::support::can_sample;
 
 /// `BPF_PROG_TYPE_PERF_EVENT` of include/uapi/linux/bpf.h.
 const PERF_EVENT: u64 = 7;
@@ -29,7 +29,7 @@ fn verified() -> Vec<u64> {
 /// function of its own.
 #[test]
 fn the_verifier_takes_few_steps_through_the_sampling_program() {
-    if !can_trace() {
+    if !can_sample() {
         return;
     }
     let own = Pid::new(std::process::id().cast_signed());

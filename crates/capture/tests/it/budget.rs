@@ -9,12 +9,12 @@ use ::profile::{Limits, Request, keys};
 use capture::profile::{self, Budget, Config, Packer, Reason, Seen, Settings};
 
 use crate::profile::{DEEP, Running, compiled, config};
-use crate::support::{are_installed, can_trace};
+use crate::support::{are_installed, can_sample};
 
 /// With next to no budget all that can be lowered is, and each packet says how its samples were taken.
 #[test]
 fn what_costs_too_much_is_taken_more_seldom_and_less_deep() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

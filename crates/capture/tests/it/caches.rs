@@ -8,7 +8,7 @@ use ::profile::{Limits, Packet, Request};
 use capture::profile::{Config, Packer, Sample};
 
 use crate::profile::{DEEP, Running, Sampling, compiled, config};
-use crate::support::{are_installed, can_trace, wait_for};
+use crate::support::{are_installed, can_sample, wait_for};
 
 /// When the samples were taken, the same for all who pack them.
 const EPOCH_NS: u64 = 1_795_000_000_000_000_000;
@@ -44,7 +44,7 @@ fn packer() -> Packer {
 /// Samples of many short lives, of one file under two names, of waits and of the kernel are put into packets again and again.
 #[test]
 fn s3_packets_are_the_same_whatever_caches_hold_and_forget() {
-    if !can_trace() || !are_installed(&["cc", "sh", "timeout", "dd"]) {
+    if !can_sample() || !are_installed(&["cc", "sh", "timeout", "dd"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

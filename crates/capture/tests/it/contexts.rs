@@ -6,7 +6,7 @@ use ::profile::{Limits, Request};
 use capture::profile::{Packer, Sample};
 
 use crate::profile::{Running, Sampling, compiled, config};
-use crate::support::{are_installed, can_trace, wait_for};
+use crate::support::{are_installed, can_sample, wait_for};
 
 /// Publishes `service.name` as it is told to: in a memory file, or in memory with a name. It says another one from a second signal on.
 const PUBLISHER: &str = r#"
@@ -84,7 +84,7 @@ fn told(packer: &mut Packer, samples: &[Sample]) -> Vec<String> {
 /// As it is when a packet gets its first sample of the process; of one that is gone, as it was last.
 #[test]
 fn a_process_s_own_resource_is_in_its_packets() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

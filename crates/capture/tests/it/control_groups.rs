@@ -8,7 +8,7 @@ use ::profile::{Limits, Request};
 use capture::profile::Packer;
 
 use crate::profile::{DEEP, Running, Sampling, compiled, config};
-use crate::support::{are_installed, can_trace};
+use crate::support::{are_installed, can_sample};
 
 /// Groups that are removed with the test, the innermost first.
 struct Groups(Vec<PathBuf>);
@@ -46,7 +46,7 @@ fn join(group: &Path, process: &Running) {
 #[test]
 fn a_packet_tells_the_container_pod_and_unit_of_each_process() {
     const ID: &str = "4f3c8f5a0d9be7d2a1c6e8b35f7094d1c2e3a4b5968778695a4b3c2d1e0f9a8b";
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let mut groups = Groups(Vec::new());

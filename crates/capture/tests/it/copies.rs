@@ -7,7 +7,7 @@ use model::Pid;
 
 use crate::profile::{DEEP, Running, Sampling, compiled, config};
 use crate::stateless::stacks;
-use crate::support::{are_installed, can_trace};
+use crate::support::{are_installed, can_sample};
 
 fn copying(processes: Option<Vec<Pid>>) -> Config {
     Config { copies_only: true, ..config(processes) }
@@ -16,7 +16,7 @@ fn copying(processes: Option<Vec<Pid>>) -> Config {
 /// A stack that fits is as whole as one that a program walks; one that does not says so.
 #[test]
 fn copied_stacks_are_walked_to_their_root_when_they_fit() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -50,7 +50,7 @@ fn copied_stacks_are_walked_to_their_root_when_they_fit() {
 /// Processes that are started are followed.
 #[test]
 fn what_a_process_starts_is_sampled_by_copies_too() {
-    if !can_trace() || !are_installed(&["cc", "sh", "timeout"]) {
+    if !can_sample() || !are_installed(&["cc", "sh", "timeout"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

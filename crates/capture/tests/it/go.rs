@@ -8,7 +8,7 @@ use capture::profile::StackEnd;
 
 use crate::jit::{share, stacks};
 use crate::profile::{Running, Sampling, config, is_conserved};
-use crate::support::{are_installed, can_trace};
+use crate::support::{are_installed, can_sample};
 
 /// Computes in a function that was inlined, asks for the time, or makes garbage.
 const PROGRAM: &str = "package main
@@ -102,7 +102,7 @@ func main() {
 
 /// Compiled, without debug information and symbols; `None` where Go is not installed.
 fn compiled(folder: &Path, source: &str) -> Option<PathBuf> {
-    if !can_trace() || !are_installed(&["go", "cc"]) {
+    if !can_sample() || !are_installed(&["go", "cc"]) {
         return None;
     }
     fs::write(folder.join("main.go"), source).unwrap();

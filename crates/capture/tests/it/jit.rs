@@ -9,7 +9,7 @@ use ::profile::{Limits, Request};
 use capture::profile::{Packer, Sample, StackEnd};
 
 use crate::profile::{Running, Sampling, compiled, config, is_conserved};
-use crate::support::{are_installed, can_trace, wait_for};
+use crate::support::{are_installed, can_sample, wait_for};
 
 /// Spends its time in one function, which is called by another.
 const HOT: &str = "
@@ -87,7 +87,7 @@ fn ends_at_the_root(samples: &[Sample]) {
 /// interpreter's entry.
 #[test]
 fn functions_of_javascript_are_named_by_a_perf_map_below_whole_stacks() {
-    if !can_trace() || !are_installed(&["node", "sh"]) {
+    if !can_sample() || !are_installed(&["node", "sh"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -114,7 +114,7 @@ fn functions_of_javascript_are_named_by_a_perf_map_below_whole_stacks() {
 /// Of two functions that lay at one address one after the other, each sample has the one that was there.
 #[test]
 fn a_jitdump_names_functions_by_the_time_at_which_they_were_made() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ use model::Pid;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::profile::{Sampling, config};
-use crate::support::{are_installed, can_trace};
+use crate::support::{are_installed, can_sample};
 
 /// An eBPF program that takes some milliseconds when it is run.
 const BURNING: &str = r#"
@@ -94,7 +94,7 @@ fn run_of(line: &str) -> Option<(String, Range<u64>)> {
 /// the kernel put them.
 #[test]
 fn s5_programs_loaded_meanwhile_are_named_by_time() {
-    if !can_trace() || !are_installed(&["clang"]) {
+    if !can_sample() || !are_installed(&["clang"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

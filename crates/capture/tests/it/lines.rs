@@ -11,7 +11,7 @@ use ::profile::{Limits, Packet, Request};
 use capture::profile::{Packer, Sample};
 
 use crate::profile::{Running, Sampling, config};
-use crate::support::{are_installed, can_trace};
+use crate::support::{are_installed, can_sample};
 
 /// Spends its time in a function that is inlined into two more; the lines are known here.
 const INLINED: &str = "\
@@ -111,7 +111,7 @@ fn has_lines(program: &Path) {
 
 #[test]
 fn functions_that_were_inlined_are_told_with_lines() {
-    if can_trace() && are_installed(&["cc"]) {
+    if can_sample() && are_installed(&["cc"]) {
         let folder = tempfile::tempdir().unwrap();
         has_lines(&compiled(folder.path(), &[]));
         has_lines(&compiled(folder.path(), &["-gdwarf-4", "-gz"]));
@@ -120,7 +120,7 @@ fn functions_that_were_inlined_are_told_with_lines() {
 
 #[test]
 fn debug_information_in_another_file_is_found_by_the_name_in_the_program() {
-    if !can_trace() || !are_installed(&["cc", "objcopy"]) {
+    if !can_sample() || !are_installed(&["cc", "objcopy"]) {
         return;
     }
     for (options, debug) in [
@@ -138,7 +138,7 @@ fn debug_information_in_another_file_is_found_by_the_name_in_the_program() {
 /// By checksum where there is no build id, else by that.
 #[test]
 fn a_file_that_is_not_the_one_meant_is_not_believed() {
-    if !can_trace() || !are_installed(&["cc", "objcopy"]) {
+    if !can_sample() || !are_installed(&["cc", "objcopy"]) {
         return;
     }
     for options in [&[][..], &["-Wl,--build-id=none"]] {
@@ -159,7 +159,7 @@ fn a_file_that_is_not_the_one_meant_is_not_believed() {
 /// What is kept of debug information is dropped when there is no room, and packets are the same.
 #[test]
 fn packets_are_the_same_whatever_room_lines_have() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

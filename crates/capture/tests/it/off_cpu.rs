@@ -7,7 +7,7 @@ use ::profile::{Limits, Request, SampleKind};
 use capture::profile::{Config, Packer, Report, Sample, StackEnd};
 
 use crate::profile::{Running, Sampling, compiled, config, is_conserved};
-use crate::support::{are_installed, can_trace};
+use crate::support::{are_installed, can_sample};
 
 /// Waits in one place nine times as long as in another, below calls that nothing else makes.
 const WAITS: &str = r#"
@@ -53,7 +53,7 @@ fn of_waits(report: &Report, samples: &[Sample], pid: model::Pid) -> Vec<Sample>
 /// Times longer than the period of the clock are samples each, and weigh what they are.
 #[test]
 fn who_waits_is_sampled_with_its_stack_for_as_long_as_it_waits() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +80,7 @@ fn who_waits_is_sampled_with_its_stack_for_as_long_as_it_waits() {
 /// Of many short times few have samples, which stand for all of them.
 #[test]
 fn samples_of_short_waits_stand_for_those_that_have_none() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

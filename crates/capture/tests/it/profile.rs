@@ -17,7 +17,7 @@ use capture::profile::{
 };
 use model::Pid;
 
-use crate::support::{are_installed, can_trace, wait_for};
+use crate::support::{are_installed, can_sample, wait_for};
 
 /// Spends its time below so many calls, in a program without frame pointers.
 pub(crate) const DEEP: &str = r"
@@ -170,7 +170,7 @@ fn native(frame: &StackFrame) -> &UserFrame {
 
 #[test]
 fn stacks_without_frame_pointers_are_walked_to_their_root() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -195,7 +195,7 @@ fn stacks_without_frame_pointers_are_walked_to_their_root() {
 
 #[test]
 fn samples_of_short_lives_are_whole_too() {
-    if !can_trace() || !are_installed(&["cc", "sh"]) {
+    if !can_sample() || !are_installed(&["cc", "sh"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -218,7 +218,7 @@ fn samples_of_short_lives_are_whole_too() {
 /// Decoded from its bytes alone, a packet has names for all frames and breaks no rule.
 #[test]
 fn s1_a_packet_tells_all_names_by_itself() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -256,7 +256,7 @@ fn s1_a_packet_tells_all_names_by_itself() {
 /// Processes that were there before are known as well as those that begin.
 #[test]
 fn the_whole_machine_is_sampled_to_the_root_after_the_first_moments() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

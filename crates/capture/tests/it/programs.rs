@@ -9,7 +9,7 @@ use model::Pid;
 
 use crate::profile::{Running, Sampling, compiled, config, is_conserved};
 use crate::stateless::stacks;
-use crate::support::{are_installed, can_trace};
+use crate::support::{are_installed, can_sample};
 
 /// Three quarters of its time in `hot`, the rest in `warm`.
 const BUSY: &str = r#"
@@ -78,7 +78,7 @@ fn has_shares(pid: Pid, hot: &str, warm: &str) {
 
 #[test]
 fn a_program_of_cpp_with_exceptions_and_inlining() {
-    if !can_trace() || !are_installed(&["c++"]) {
+    if !can_sample() || !are_installed(&["c++"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn a_program_of_cpp_with_exceptions_and_inlining() {
 
 #[test]
 fn a_program_of_rust() {
-    if !can_trace() || !are_installed(&["rustc"]) {
+    if !can_sample() || !are_installed(&["rustc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn a_program_of_rust() {
 
 #[test]
 fn a_static_program() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     // The C library that static programs are mostly linked with, where it is there.
@@ -124,7 +124,7 @@ fn a_static_program() {
 /// As in a container: the program's file is where nobody outside sees it.
 #[test]
 fn a_program_in_a_mount_namespace() {
-    if !can_trace() || !are_installed(&["cc", "sh", "unshare"]) {
+    if !can_sample() || !are_installed(&["cc", "sh", "unshare"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ fn a_program_in_a_mount_namespace() {
 
 #[test]
 fn a_program_whose_file_is_deleted() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

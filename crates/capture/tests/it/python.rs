@@ -11,7 +11,7 @@ use ::profile::{Limits, Request};
 use capture::profile::{Config, Packer, PythonEnd, Report, Sample, StackFrame};
 
 use crate::profile::{Running, Sampling, config, is_conserved};
-use crate::support::{are_installed, can_trace, wait_for};
+use crate::support::{are_installed, can_sample, wait_for};
 
 /// What all programs begin with: `spin` takes so many seconds, and `ready` waits until the test says so.
 const COMMON: &str = r"
@@ -169,7 +169,7 @@ while True:
 
 #[test]
 fn chains_of_calls_are_whole_and_in_order() {
-    if !can_trace() {
+    if !can_sample() {
         return;
     }
     for python in interpreters() {
@@ -257,7 +257,7 @@ sys.stdin.readline()
 /// A name is that of the function that ran, however often its code object's place was another one's before.
 #[test]
 fn s6_names_are_those_of_the_moment() {
-    if !can_trace() {
+    if !can_sample() {
         return;
     }
     for python in interpreters() {
@@ -316,7 +316,7 @@ sys.stdin.readline()
 
 #[test]
 fn each_thread_has_its_own_frames() {
-    if !can_trace() {
+    if !can_sample() {
         return;
     }
     for python in interpreters() {
@@ -346,7 +346,7 @@ fn each_thread_has_its_own_frames() {
 /// Python has an identifier of more than 256 characters, and some of each width.
 #[test]
 fn names_of_all_characters_reach_the_packet() {
-    if !can_trace() {
+    if !can_sample() {
         return;
     }
     let long = "x".repeat(300);
@@ -381,7 +381,7 @@ fn names_of_all_characters_reach_the_packet() {
 /// The program is told of an interpreter when it is mapped.
 #[test]
 fn scripts_that_live_for_a_moment_have_names_too() {
-    if !can_trace() || !are_installed(&["sh"]) {
+    if !can_sample() || !are_installed(&["sh"]) {
         return;
     }
     for python in interpreters().iter().take(1) {
@@ -414,7 +414,7 @@ ready()
 while True:
     waits()
 ";
-    if !can_trace() {
+    if !can_sample() {
         return;
     }
     for python in interpreters() {

@@ -10,7 +10,7 @@ use ::profile::{Limits, Link, Request};
 use capture::profile::{Packer, Sample};
 
 use crate::profile::{Running, Sampling, config};
-use crate::support::{are_installed, can_trace, wait_for};
+use crate::support::{are_installed, can_sample, wait_for};
 
 /// The variable, and who sets it.
 const VARIABLE: &str = r"
@@ -109,7 +109,7 @@ fn compile(compiler: &str, folder: &Path, arguments: &[&str]) {
 
 #[test]
 fn samples_are_linked_to_the_span_that_their_thread_is_in() {
-    if !can_trace() || !are_installed(&["cc"]) || cfg!(not(target_arch = "x86_64")) {
+    if !can_sample() || !are_installed(&["cc"]) || cfg!(not(target_arch = "x86_64")) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

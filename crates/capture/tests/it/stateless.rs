@@ -13,7 +13,7 @@ use capture::profile::{Packer, Sample, StackEnd};
 use model::Pid;
 
 use crate::profile::{Running, Sampling, compiled, config, is_conserved};
-use crate::support::{are_installed, can_trace, wait_for};
+use crate::support::{are_installed, can_sample, wait_for};
 
 /// Folded stacks of samples by number, as one packet tells them.
 pub(crate) fn stacks(samples: &[&Sample]) -> BTreeMap<String, u64> {
@@ -79,7 +79,7 @@ int main(void) {{ long end = now() + {milliseconds}000000L; while (now() < end) 
 /// Whoever has a number after another one has nothing of it.
 #[test]
 fn s7_a_reused_pid_is_another_process() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -116,7 +116,7 @@ fn s7_a_reused_pid_is_another_process() {
 /// What a process was is known after it ended, also when the packet is made long after.
 #[test]
 fn s8_a_process_that_ended_at_once_has_all_its_names() {
-    if !can_trace() || !are_installed(&["cc", "sh"]) {
+    if !can_sample() || !are_installed(&["cc", "sh"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -189,7 +189,7 @@ void work(long end) {{ volatile char pad[{pad}]; pad[2] = 1; while (now() < end)
 /// Two libraries that lie at the same address in turn are told apart by time.
 #[test]
 fn s10_libraries_at_one_address_in_turn_have_their_own_names() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -238,7 +238,7 @@ fn s10_libraries_at_one_address_in_turn_have_their_own_names() {
 /// A file that takes the place of another one, by its name or byte for byte, gives no names to what runs of the one before.
 #[test]
 fn s9_names_are_those_of_the_file_that_is_mapped() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -259,7 +259,7 @@ fn s9_names_are_those_of_the_file_that_is_mapped() {
 /// A library is written over with another one's bytes while a process has it.
 #[test]
 fn s9_a_file_that_was_written_over_gives_no_names() {
-    if !can_trace() || !are_installed(&["cc"]) {
+    if !can_sample() || !are_installed(&["cc"]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

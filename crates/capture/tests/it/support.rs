@@ -24,13 +24,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether the kernel can be traced here; says why not.
 pub(crate) fn can_trace() -> bool {
-    match kernel::preflight() {
-        Ok(()) => true,
-        Err(reason) => {
-            testkit::skip(&reason.to_string());
-            false
-        }
-    }
+    is_possible(kernel::preflight())
+}
+
+/// Whether programs that sample can be loaded here; says why not.
+pub(crate) fn can_sample() -> bool {
+    is_possible(capture::preflight())
+}
+
+fn is_possible(preflight: Result<(), capture::Unavailable>) -> bool {
+    preflight.map_err(|reason| testkit::skip(&reason.to_string())).is_ok()
 }
 
 /// Whether the programs are installed; says which is not.

@@ -21,7 +21,7 @@ fn profile(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 pub(crate) fn can_sample() -> bool {
-    if let Err(reason) = capture::kernel::preflight() {
+    if let Err(reason) = capture::preflight() {
         testkit::skip(&reason.to_string());
         return false;
     }

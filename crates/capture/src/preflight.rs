@@ -1,11 +1,11 @@
-//! Whether this machine and user can trace the kernel at all.
+//! Whether this machine and user may load programs into the kernel at all.
 
 use std::fs;
 use std::path::Path;
 
 use rustix::process::geteuid;
 
-/// Why the kernel half of a trace is missing.
+/// Why there are no programs in the kernel, and so no kernel half of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unavailable {
@@ -17,9 +17,12 @@ pub enum Unavailable {
         "this kernel has no type information (/sys/kernel/btf/vmlinux is missing; CONFIG_DEBUG_INFO_BTF)"
     )]
     NoTypeInformation,
-    /// The table of system calls is that of x86-64.
-    #[error("only x86-64 is supported")]
+    /// The programs read registers of these processors.
+    #[error("only x86-64 and aarch64 are supported")]
     Architecture,
+    /// The table of system calls is that of x86-64.
+    #[error("the kernel is traced on x86-64 only, whose system calls are known")]
+    SystemCalls,
 }
 
 /// Bits of the effective capability set, include/uapi/linux/capability.h.
@@ -27,12 +30,13 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
 
-/// Says whether [`run`](super::run) can work here, without loading anything.
+/// Says whether programs can be loaded here, without loading any: whether [`sample`](crate::profile::sample) has more than copies of
+/// stacks. [`kernel::preflight`](crate::kernel::preflight) asks for more.
 ///
 /// # Errors
 /// The first reason found why not.
 pub fn preflight() -> Result<(), Unavailable> {
-    if !cfg!(target_arch = "x86_64") {
+    if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
         return Err(Unavailable::Architecture);
     }
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::process;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use super::control::{Controller, Settings, Used};
 use super::kernel_code::KernelCode;
 use super::off_cpu::Pacer;
 use super::perf::SideBand;
-use super::processes::Processes;
+use super::processes::{Process, Processes};
 use super::programs::{Storage, ring_bytes};
 use super::queue::{InFlight, Message, Queue};
 use super::sample::{RawSample, StackEnd};
@@ -102,7 +103,12 @@ impl Sampler<'_> {
         self.processes.take_changed();
         self.allow_stacks(cpus.len());
         // Of these the first samples shall be whole, however deep their stacks.
-        self.want(listed.unwrap_or_default().iter().copied().collect())?;
+        let own = Pid::new(process::id().cast_signed());
+        let mut others: BTreeSet<Pid> = listed.unwrap_or_default().iter().copied().collect();
+        if others.remove(&own) {
+            self.read_libraries(own);
+        }
+        self.want(others)?;
         while self.tables.being_read() > 0 && !stop.load(Ordering::Relaxed) {
             self.tell_those_read(TICK)?;
         }
@@ -257,6 +263,15 @@ impl Sampler<'_> {
         self.backend.tell_spans_again(&self.processes);
         self.forget_ended();
         Ok(())
+    }
+
+    /// Has the libraries of this process read, which what it starts mostly has, too. Its program, which is large, is not sampled.
+    fn read_libraries(&mut self, own: Pid) {
+        let Some(process) = self.processes.get(own) else { return };
+        let mut process = Process::clone(process);
+        let program = process.executable.take();
+        process.code.retain(|_, mapping| Some(&mapping.file) != program.as_ref());
+        self.tables.prepare(own, &process);
     }
 
     /// Tells the program of processes, of each when its files were read.

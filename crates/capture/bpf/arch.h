@@ -12,7 +12,7 @@ struct interrupted {
 #define USER_CODE_SEGMENT 0x33 /* of 64-bit processes: __USER_CS */
 
 /* The rule of code that keeps frame pointers: 16 bytes above the frame pointer, which is saved there. */
-#define KEEPS_FRAME_POINTERS (3 | 2 << 3 | 2 << 18)
+#define KEEPS_FRAME_POINTERS (3 | 2 << 3 | 2 << 20)
 
 /* From the thread pointer to what a thread keeps for the first keys: `specific_1stblock` of glibc's `struct pthread`. */
 #define PTHREAD_KEYS 0x310
@@ -36,7 +36,7 @@ struct interrupted {
 #define ADDRESS_BITS ((1ULL << 48) - 1) /* of code; those above may sign it */
 
 /* The rule of code that keeps frame pointers: 16 bytes above the frame pointer, which is saved there below where the function returns to. */
-#define KEEPS_FRAME_POINTERS (3 | 2 << 3 | 1 << 18 | 1U << 31)
+#define KEEPS_FRAME_POINTERS (3 | 2 << 3 | 1 << 20 | 1U << 31)
 
 /* Not known: `struct pthread` lies in front of what the thread pointer leads to, and how long it is differs from glibc to glibc. */
 #define PTHREAD_KEYS 0
@@ -109,7 +109,7 @@ static __always_inline void begin_at(struct walk *walk, struct sample_head *head
 static __always_inline __u8 step(struct walk *walk, __u32 rule)
 {
 	const __u64 SIGNAL_FP = 80, SIGNAL_SP = 120, SIGNAL_PC = 128;
-	__u64 offset = (rule >> 3 & 0x7fff) * 8, saved = (rule >> 18 & 0x1fff) * 8;
+	__u64 offset = (rule >> 3 & 0x1ffff) * 8, saved = (rule >> 20 & 0x7ff) * 8;
 	__u64 sp = walk->sp, fp = walk->fp, cfa, pc;
 	bool may_be_level = walk->is_exact, is_elsewhere = rule >> 31; /* on another stack */
 	switch (rule & 7) {
@@ -221,7 +221,7 @@ static __always_inline void begin_at(struct walk *walk, struct sample_head *head
 static __always_inline __u8 step(struct walk *walk, __u32 rule)
 {
 	const __u64 SIGNAL_FP = 240, SIGNAL_LR = 248, SIGNAL_SP = 256, SIGNAL_PC = 264;
-	__u64 offset = (rule >> 3 & 0x7fff) * 8, saved = (rule >> 18 & 0x1fff) * 8;
+	__u64 offset = (rule >> 3 & 0x1ffff) * 8, saved = (rule >> 20 & 0x7ff) * 8;
 	__u64 sp = walk->sp, cfa;
 	struct {
 		__u64 fp, pc;

@@ -28,8 +28,8 @@ pub enum Cfa {
 /// | bits | meaning |
 /// |---|---|
 /// | 3 | which [`Cfa`] |
-/// | 15 | its bytes, in words of eight |
-/// | 13 | x86-64: how many words below the frame address the caller's frame pointer is saved; aarch64: the return address; 0: it is still in its register |
+/// | 17 | its bytes, in words of eight: up to 1 MiB, because rustc has a frame of 528 KiB |
+/// | 11 | x86-64: how many words below the frame address the caller's frame pointer is saved; aarch64: the return address; 0: it is still in its register |
 /// | 1 | aarch64: the caller's frame pointer is saved a word below the return address; x86-64: the frame may lie on another stack, and so anywhere |
 ///
 /// On x86-64 the return address is always the word below the frame address.
@@ -38,9 +38,9 @@ pub struct Rule(u32);
 
 const WORD: u32 = 8;
 const OFFSET_SHIFT: u32 = 3;
-const OFFSET_MASK: u32 = (1 << 15) - 1;
-const SAVED_SHIFT: u32 = OFFSET_SHIFT + 15;
-const SAVED_MASK: u32 = (1 << 13) - 1;
+const OFFSET_MASK: u32 = (1 << 17) - 1;
+const SAVED_SHIFT: u32 = OFFSET_SHIFT + 17;
+const SAVED_MASK: u32 = (1 << 11) - 1;
 const PAIR: u32 = 1 << 31;
 const ELSEWHERE: u32 = 1 << 31;
 
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_goes_in_comes_out() {
-        let largest = (1 << 15) - 1;
+        let largest = (1 << 17) - 1;
         for bytes in [0, 8, 16, 4096, largest * 8] {
             for cfa in [
                 Cfa::StackPointer(bytes),
@@ -156,7 +156,7 @@ mod tests {
                 Cfa::BelowFramePointer(bytes),
                 Cfa::Signal(bytes),
             ] {
-                for (saved, pair) in [(None, false), (Some(16), false), (Some(8191 * 8), true)] {
+                for (saved, pair) in [(None, false), (Some(16), false), (Some(2047 * 8), true)] {
                     let rule = Rule::new(cfa, saved, pair).unwrap();
                     assert_eq!((rule.cfa(), rule.saved(), rule.is_pair()), (cfa, saved, pair));
                     assert_eq!(Rule::from_bits(rule.bits()), rule);
@@ -165,7 +165,7 @@ mod tests {
         }
         assert_eq!(Rule::new(Cfa::StackPointer((largest + 1) * 8), None, false), None);
         assert_eq!(Rule::new(Cfa::StackPointer(12), None, false), None);
-        assert_eq!(Rule::new(Cfa::StackPointer(8), Some(8192 * 8), false), None);
+        assert_eq!(Rule::new(Cfa::StackPointer(8), Some(2048 * 8), false), None);
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Drop for Running {
 pub(crate) struct Sampling {
     stop: Arc<AtomicBool>,
     taken: Arc<AtomicUsize>,
-    /// Of these, with a deep stack up to its root.
+    /// Of these, those of the program `deep` with a deep stack up to its root.
     deep: Arc<AtomicUsize>,
     thread: JoinHandle<(Report, Vec<Sample>)>,
 }
@@ -97,7 +97,9 @@ impl Sampling {
             };
             let report = profile::sample(&config, &seen, started, |seen| {
                 let Seen::Sample(sample) = seen else { return };
-                let is_deep = sample.end == StackEnd::Root && sample.user.len() > 20;
+                let is_deep = sample.name == b"deep"
+                    && sample.end == StackEnd::Root
+                    && sample.user.len() > 20;
                 count_deep.fetch_add(is_deep.into(), Ordering::Relaxed);
                 samples.push(*sample);
                 count.store(samples.len(), Ordering::Relaxed);

@@ -159,3 +159,23 @@ fn a_program_whose_file_is_deleted() {
     fs::remove_file(&program).unwrap();
     has_shares(running.pid(), "hot", "warm");
 }
+
+/// Frames of hundreds of kilobytes, as compilers have.
+const LARGE_FRAMES: &str = r#"
+static volatile unsigned sink;
+__attribute__((noinline)) void hot(void) { for (unsigned i = 0; i < 300000; i++) sink = sink * 31 + i; __asm__ volatile(""); }
+__attribute__((noinline)) void warm(void) { volatile char pad[300 << 10]; pad[5] = 1; for (unsigned i = 0; i < 100000; i++) sink = sink * 31 + i + pad[5]; }
+__attribute__((noinline)) void large(void) { volatile char pad[530 << 10]; pad[7] = 1; for (int i = 0; i < 10; i++) { hot(); warm(); } sink += pad[7]; }
+int main(void) { for (;;) large(); }
+"#;
+
+#[test]
+fn a_program_with_large_frames() {
+    if !can_sample() || !are_installed(&["cc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "large", LARGE_FRAMES);
+    let running = Running::start(&program, &[]);
+    has_shares(running.pid(), "hot", "warm");
+}

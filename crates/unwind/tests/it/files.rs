@@ -218,7 +218,7 @@ fn code_of_go_has_rows_by_what_its_linker_says() {
             }
             StackKind::Plain => {
                 for (code, depth) in depths.iter().filter(|(code, _)| !code.is_empty()) {
-                    let has_room = depth / 8 + 1 < 1 << 15;
+                    let has_room = depth / 8 + 1 < 1 << 17;
                     let by_depth = Cfa::StackPointer(depth + 8);
                     let expected = if has_room { by_depth } else { Cfa::FramePointer(16) };
                     assert_eq!(table.find(code.end - 1).cfa(), expected, "{code:x?}");

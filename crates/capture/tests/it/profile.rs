@@ -74,7 +74,7 @@ impl Drop for Running {
 pub(crate) struct Sampling {
     stop: Arc<AtomicBool>,
     taken: Arc<AtomicUsize>,
-    /// Of these, those of the program `deep` with a deep stack up to its root.
+    /// How many of the last ones of the program `deep` are whole.
     deep: Arc<AtomicUsize>,
     thread: JoinHandle<(Report, Vec<Sample>)>,
 }
@@ -97,10 +97,11 @@ impl Sampling {
             };
             let report = profile::sample(&config, &seen, started, |seen| {
                 let Seen::Sample(sample) = seen else { return };
-                let is_deep = sample.name == b"deep"
-                    && sample.end == StackEnd::Root
-                    && sample.user.len() > 20;
-                count_deep.fetch_add(is_deep.into(), Ordering::Relaxed);
+                if sample.name == b"deep" {
+                    let is_whole = sample.end == StackEnd::Root && sample.user.len() > 20;
+                    let before = count_deep.load(Ordering::Relaxed);
+                    count_deep.store(if is_whole { before + 1 } else { 0 }, Ordering::Relaxed);
+                }
                 samples.push(*sample);
                 count.store(samples.len(), Ordering::Relaxed);
             });

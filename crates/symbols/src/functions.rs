@@ -140,6 +140,12 @@ impl Functions {
         self.rows.len()
     }
 
+    /// Bytes of memory that they take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of_val(self.rows.as_slice())
+    }
+
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -18,6 +18,7 @@ mod bpftrace;
 pub mod browser;
 mod child;
 mod chunked;
+pub mod executables;
 #[expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

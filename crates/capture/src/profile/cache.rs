@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 /// Values by key, so many at most. When there is no room for one more, all are forgotten: what is still in use comes back with the next
 /// samples, and no order of use has to be kept.
 ///
-/// A key must hold all that its value is made of. Where it holds an address in memory, the value holds what lies there, so that
-/// nothing else takes the address meanwhile.
+/// A key must hold all that its value is made of. Where it holds an address in memory, the value holds the place there, by a `Weak` at
+/// least, so that nothing else takes the address meanwhile.
 #[derive(Debug)]
 pub(super) struct Cache<K, V> {
     known: HashMap<K, V>,

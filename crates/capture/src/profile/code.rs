@@ -17,6 +17,7 @@ use unwind::{Image, Segment, Table};
 
 use super::change::Contents;
 use super::lines::DebugFiles;
+use super::open_files::may_stay;
 use super::positioned::reading;
 use super::processes::CodeFile;
 use super::rows::Rows;
@@ -84,6 +85,15 @@ pub(super) enum ForWhom {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unreadable;
 
+/// Why a file is not opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OpenError {
+    /// It is not to be had.
+    Unreadable,
+    /// Too many are open.
+    NoRoom,
+}
+
 /// Why a file has no rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WithoutRows {
@@ -117,16 +127,21 @@ impl Code {
     /// its name at the moment, when it is the same.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when it is not to be had.
+    /// [`OpenError`]
     pub(super) fn open(
         file: &CodeFile,
         pid: Pid,
         range: (u64, u64),
         for_whom: ForWhom,
-    ) -> io::Result<Self> {
-        let source = open(file, pid, range)?;
+    ) -> Result<Self, OpenError> {
+        let source = open(file, pid, range).map_err(|_absent| OpenError::Unreadable)?;
+        if let Source::File(file) = &source
+            && !may_stay(file)
+        {
+            return Err(OpenError::NoRoom);
+        }
         let stamp = match &source {
-            Source::File(file) => Some(Stamp::of(file)?),
+            Source::File(file) => Some(Stamp::of(file).map_err(|_gone| OpenError::Unreadable)?),
             Source::Bytes(_) => None,
         };
         Ok(Self {
@@ -280,16 +295,16 @@ impl Code {
         self.debug_files.get_or_init(find)
     }
 
-    /// Its debug information.
+    /// Its debug information, with so many bytes of memory for units that are read.
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn lines(&self) -> Result<Lines, LinesError> {
+    pub(super) fn lines(&self, units_room: usize) -> Result<Lines, LinesError> {
         let Source::File(own) = &self.source else { return Err(LinesError::None) };
-        let DebugFiles { separate, shared } = self.debug_files();
+        let DebugFiles { separate, shared, .. } = self.debug_files();
         let file = reading(separate.as_ref().unwrap_or(own));
         let shared = shared.as_ref().map(reading);
-        let lines = Lines::of(&file, shared.as_ref());
+        let lines = Lines::with_room(&file, shared.as_ref(), units_room);
         if self.is_unchanged() { lines } else { Err(LinesError::None) }
     }
 
@@ -303,7 +318,7 @@ impl Code {
         address: u64,
     ) -> Result<Vec<SourceLine>, LinesError> {
         let Source::File(own) = &self.source else { return Err(LinesError::None) };
-        let DebugFiles { separate, shared } = self.debug_files();
+        let DebugFiles { separate, shared, .. } = self.debug_files();
         let file = reading(separate.as_ref().unwrap_or(own));
         let shared = shared.as_ref().map(reading);
         let found = lines.find(&file, shared.as_ref(), address);
@@ -333,6 +348,13 @@ impl Code {
             }
         };
         self.rows.get_or_init(read).as_ref().map_err(|why| *why)
+    }
+
+    /// Bytes of memory of what was read of it and is kept.
+    pub(super) fn held_bytes(&self) -> usize {
+        let rows = self.rows.get().and_then(|rows| rows.as_ref().ok()).map_or(0, Rows::bytes);
+        let functions = self.functions.get().and_then(Option::as_ref);
+        rows + functions.map_or(0, |(functions, _)| functions.bytes())
     }
 
     /// Whether it is known if the program has a table.

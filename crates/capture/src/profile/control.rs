@@ -1,8 +1,8 @@
 //! Keeps what profiling costs within a budget.
 //!
 //! What costs too much CPU time or too many bytes is answered by longer windows first, because a longer one says the same names
-//! fewer times; then by fewer samples; then by shorter stacks. What takes too much memory is answered without longer windows. When there is
-//! room again for long enough, the steps are taken back in the other order.
+//! fewer times; then by fewer samples; then by shorter stacks. What takes too much memory is answered by emptying caches first, and never by
+//! longer windows. When there is room again for long enough, the steps are taken back in the other order.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -93,6 +93,10 @@ pub(super) struct Controller {
     before: Option<(u64, Used)>,
     /// For how many looks there has been room.
     with_room: u32,
+    /// Whether there was too much memory at the last look.
+    was_short_of_memory: bool,
+    /// Whether caches are to be emptied.
+    forget: bool,
 }
 
 impl Controller {
@@ -110,6 +114,8 @@ impl Controller {
             now,
             before: None,
             with_room: 0,
+            was_short_of_memory: false,
+            forget: false,
         }
     }
 
@@ -144,6 +150,11 @@ impl Controller {
             .budget
             .memory_bytes
             .map(|allowed| u128::from(used.memory_bytes) * 100 / u128::from(allowed.get()));
+        let is_short = memory.is_some_and(|percent| percent > 100);
+        let was_short = std::mem::replace(&mut self.was_short_of_memory, is_short);
+        self.forget = is_short;
+        // Caches may be all that is too much.
+        let memory = if is_short && !was_short { Some(100) } else { memory };
         let percents = [
             (rate(cpu_ns, self.budget.cpu_ns, self.cpus), Reason::Cpu),
             (rate(bytes, self.budget.bytes, 1), Reason::Bytes),
@@ -167,6 +178,11 @@ impl Controller {
             self.with_room = 0;
         }
         settings != self.now
+    }
+
+    /// Whether caches are to be emptied because of what the last look saw; says so once.
+    pub(super) fn take_forget(&mut self) -> bool {
+        std::mem::take(&mut self.forget)
     }
 
     fn lower(&mut self, reason: Reason) {
@@ -272,9 +288,26 @@ mod tests {
         let mut controller = Controller::new(budget(), 99, 2);
         after(&mut controller, 3, Used { bytes: 1_100, ..Used::default() });
         assert_eq!(controller.settings().windows, 4);
-        let seen = after(&mut controller, 4, Used { memory_bytes: 1_100, ..Used::default() });
-        assert_eq!(seen, [(99, 2, 1024), (99, 1, 1024), (49, 1, 1024), (24, 1, 1024)]);
+        let much = Used { memory_bytes: 1_100, ..Used::default() };
+        let seen = after(&mut controller, 5, much);
+        let expected = [(99, 4, 1024), (99, 2, 1024), (99, 1, 1024), (49, 1, 1024), (24, 1, 1024)];
+        assert_eq!(seen, expected);
         assert_eq!(controller.settings().reason, Some(Reason::Memory));
+    }
+
+    #[test]
+    fn too_much_memory_empties_caches_before_anything_is_lowered() {
+        let mut controller = Controller::new(budget(), 99, 2);
+        let mut look = |memory_bytes| {
+            let seen = after(&mut controller, 1, Used { memory_bytes, ..Used::default() });
+            (controller.take_forget(), controller.take_forget(), seen[0].0)
+        };
+        // The first look has nothing to compare with.
+        assert_eq!(look(900), (false, false, 99));
+        assert_eq!(look(1_100), (true, false, 99));
+        assert_eq!(look(900), (false, false, 99));
+        assert_eq!(look(1_100), (true, false, 99));
+        assert_eq!(look(1_100), (true, false, 49));
     }
 
     #[test]

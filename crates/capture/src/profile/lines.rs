@@ -17,13 +17,18 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use symbols::{DebugLinks, Lines, LinesError, SourceLine, link_checksum};
 
 use super::code::Code;
+use super::open_files::may_stay;
 use super::positioned::{Positioned, reading};
 
 /// Memory for what was read of debug information, of all files together, but for the file that is read.
-const ROOM: usize = 64 << 20;
+const ROOM: usize = 24 << 20;
 
-/// Answers that are kept of all files together, some 200 bytes each: what runs often is asked for in each packet.
-const MAX_ANSWERS: usize = 64 << 10;
+/// Of these, memory for units of one file.
+const UNITS_ROOM: usize = 16 << 20;
+
+/// Answers that are kept of all files together, some 200 bytes each: what runs often is asked for in each packet. Ten times as many as five
+/// seconds of a busy machine with two CPUs had.
+const MAX_ANSWERS: usize = 16 << 10;
 
 /// The longest file whose checksum is worked out.
 const MAX_CHECKED_BYTES: u64 = 1 << 30;
@@ -163,7 +168,7 @@ impl Known {
     fn find(&mut self, code: &Code, address: u64) -> Result<Vec<SourceLine>, LinesError> {
         if matches!(self.read, Read::Nothing) {
             self.read = Read::None;
-            self.read = Read::Lines(Box::new(code.lines()?));
+            self.read = Read::Lines(Box::new(code.lines(UNITS_ROOM)?));
         }
         match &mut self.read {
             Read::Lines(lines) => code.find_lines(lines, address),
@@ -189,6 +194,8 @@ pub(super) struct DebugFiles {
     pub(super) separate: Option<File>,
     /// That it shares entries in with others.
     pub(super) shared: Option<File>,
+    /// Those that could not stay open, because too many are.
+    pub(super) left_out: u64,
 }
 
 impl DebugFiles {
@@ -207,7 +214,13 @@ impl DebugFiles {
             None => (links, path),
         };
         let shared = links.shared.and_then(|(name, id)| shared(&name, &id, path, &roots));
-        Self { separate: separate.map(|(file, _)| file), shared }
+        let (separate, shared, mut left_out) = (separate.map(|(file, _)| file), shared, 0);
+        let mut bounded = |file: Option<File>| {
+            left_out += u64::from(file.as_ref().is_some_and(|file| !may_stay(file)));
+            file.filter(may_stay)
+        };
+        let (separate, shared) = (bounded(separate), bounded(shared));
+        Self { separate, shared, left_out }
     }
 }
 

@@ -27,7 +27,9 @@ mod kernel_code;
 mod kernel_ids;
 mod lines;
 mod maps;
+mod memory;
 mod off_cpu;
+mod open_files;
 mod open_packet;
 mod packets;
 mod perf;
@@ -67,6 +69,7 @@ use crate::error::{Error, Result};
 
 pub use control::{Budget, Reason, Settings};
 pub use lines::LinesLeftOut;
+pub use memory::keep_little_memory;
 pub use packets::Packer;
 pub use programs::Counts;
 pub use python::{PythonCode, PythonCounts, PythonEnd, PythonFrame};
@@ -113,6 +116,8 @@ pub struct Moment {
     pub lost: Lost,
     /// How samples are taken from now on.
     pub settings: Settings,
+    /// Whether there is more memory than the budget allows, so that caches are to be emptied.
+    pub forget: bool,
 }
 
 /// Samples that were lost, by what made them so.

@@ -1,7 +1,7 @@
 //! A packet whose window is not over: who is in it, and what its frames are called.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use gopclntab::GoFrame;
 use profile::{
@@ -26,13 +26,13 @@ use super::{FilePlace, KernelFrame, PythonEnd, PythonFrame, Sample, StackFrame, 
 pub(super) struct OpenPacket {
     window: MonotonicWindow,
     builder: Builder,
-    /// What was named in this packet already.
-    user: Cache<UserKey, (FrameId, FilePlace)>,
+    /// What was named in this packet already. Of code and path their places are held, and not what was there.
+    user: Cache<UserKey, (FrameId, Weak<Code>, Weak<CodeFile>)>,
     in_kernel: Cache<(usize, u64), (FrameId, Arc<KernelFunction>)>,
     kernel_ids: KernelIds,
-    /// Who is in this packet, by number, begin, program and control group; the program is held for its address. No cache: what is said
+    /// Who is in this packet, by number, begin, program and control group; the program's place is held. No cache: what is said
     /// of a process is what was so at its first sample. The builder, which has all of them, too, bounds it.
-    processes: HashMap<ProcessKey, (ProcessId, Option<Arc<CodeFile>>)>,
+    processes: HashMap<ProcessKey, (ProcessId, Option<Weak<CodeFile>>)>,
 }
 
 type ProcessKey = (i32, u64, usize, u64);
@@ -171,7 +171,7 @@ impl OpenPacket {
             executable_path: &path,
             attributes: &attributes,
         })?;
-        self.processes.insert(key, (id, sample.executable.clone()));
+        self.processes.insert(key, (id, program.map(Arc::downgrade)));
         Ok(id)
     }
 
@@ -204,13 +204,15 @@ impl OpenPacket {
             return self.made_frame(frame.address, sample, jit);
         }
         let Some(code) = &place.code else {
-            // All that is known of it is its path.
+            // All that is known of it is what the kernel told when it was mapped.
+            let build_id = place.file.build_id();
+            let build_id = build_id.as_deref().map(BuildId::Gnu);
             let mapping = Mapping {
                 memory_start: 0,
                 memory_limit: 0,
                 file_offset: 0,
                 path: &place.path().to_string_lossy(),
-                build_ids: &[],
+                build_ids: build_id.as_slice(),
             };
             let unread = unnamed(place.offset, Unnamed::NoFile);
             return self.builder.frame(&Frame { mapping: Some(&mapping), ..unread });
@@ -219,11 +221,11 @@ impl OpenPacket {
         let memory_bytes = end.saturating_sub(begin);
         let key: UserKey =
             (address_of(code), address_of(&place.file), place.offset, memory_bytes, file_offset);
-        if let Some((known, _)) = self.user.get(&key) {
+        if let Some((known, ..)) = self.user.get(&key) {
             return Ok(*known);
         }
         let id = self.name(place, code, lines)?;
-        self.user.insert(key, (id, place.clone()));
+        self.user.insert(key, (id, Arc::downgrade(code), Arc::downgrade(&place.file)));
         Ok(id)
     }
 

@@ -8,6 +8,7 @@ use profile::{AddError, Control, Packet, SampleKind};
 use super::control::{Reason, Settings};
 use super::epoch::Epoch;
 use super::lines::{LinesLeftOut, SourceLines};
+use super::memory::give_back;
 use super::open_packet::{MonotonicWindow, Namers, OpenPacket};
 use super::{Lost, Moment, Sample};
 use crate::kernel::clock;
@@ -62,7 +63,7 @@ impl Packer {
         }
     }
 
-    /// With so many bytes of memory for what was read of files' debug information, in place of 64 MiB. No byte of a packet depends on it.
+    /// With so many bytes of memory for what was read of files' debug information, in place of 24 MiB. No byte of a packet depends on it.
     #[must_use]
     pub fn with_room_for_lines(mut self, bytes: usize) -> Self {
         self.common.namers.lines = SourceLines::with_room(bytes);
@@ -104,7 +105,7 @@ impl Packer {
     }
 
     /// Gives the packets that are over because no sample before this moment comes any more. What was lost is told in the
-    /// packets that are open, or come next.
+    /// packets that are open, or come next. Empties all caches where there is too much memory.
     pub fn until(&mut self, moment: &Moment) -> Vec<Packet> {
         let Lost { ring_full, queue_full, malformed, .. } = moment.lost;
         self.lost("ring_full", ring_full);
@@ -114,6 +115,10 @@ impl Packer {
         self.off_cpu.lost("kept_back", moment.lost.off_cpu_kept_back);
         self.off_cpu.lost("missed", moment.lost.off_cpu_missed);
         self.common.settings = Some(moment.settings);
+        if moment.forget {
+            self.forget();
+            give_back();
+        }
         let halves = [&mut self.on_cpu, &mut self.off_cpu];
         halves.into_iter().filter_map(|half| half.take_over(moment.time_ns)).collect()
     }
@@ -290,6 +295,7 @@ mod tests {
             time_ns,
             lost: Lost { ring_full, ..Lost::default() },
             settings,
+            forget: false,
         };
         assert_eq!(packer.until(&moment(10 + 5 * SECOND_NS - 1, 2)), []);
         let packets = packer.until(&moment(10 + 5 * SECOND_NS, 0));

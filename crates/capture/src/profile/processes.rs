@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use model::Pid;
 
 use super::change::{Change, Contents};
-use super::code::Code;
+use super::code::{Code, hex};
 use super::jit::JitMaker;
 
 /// Stretches of code of one process; later ones are counted and left out.
@@ -60,6 +60,14 @@ impl CodeFile {
     /// It was opened; the first one stays.
     pub(super) fn set_code(&self, code: Arc<Code>) {
         self.code.get_or_init(|| code);
+    }
+
+    /// The linker's build id, in hexadecimal digits, where the kernel told it.
+    pub(super) fn build_id(&self) -> Option<String> {
+        match &self.contents {
+            Contents::BuildId(id) if !id.is_empty() => Some(hex(id)),
+            _ => None,
+        }
     }
 
     /// Whether it is memory that a process filled itself.

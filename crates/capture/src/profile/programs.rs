@@ -42,7 +42,7 @@ use skeleton::{ProfileSkel, ProfileSkelBuilder};
 const MAPPING_WORDS: usize = 5;
 const MAPPING_BYTES: usize = MAPPING_WORDS * size_of::<u64>();
 /// Processes that the program is told of at once: each takes a descriptor meanwhile.
-const MAX_TOLD_AT_ONCE: usize = 256;
+const MAX_TOLD_AT_ONCE: usize = 64;
 /// A table that stands for code that keeps frame pointers, as in `bpf/sample.h`.
 const FRAME_POINTERS: u32 = 0;
 /// A table that is never there.

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::{MapHandle, libbpf_sys};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -36,10 +37,11 @@ enum Place {
     Memory(Vec<Block>),
 }
 
-/// A map of the kernel, and its memory.
+/// Memory of a map of the kernel.
 #[derive(Debug)]
 struct Shared {
-    map: MapHandle,
+    /// Until the program has it: what holds the map from then on is the program's table of maps, and this memory.
+    map: Mutex<Option<MapHandle>>,
     blocks: NonNull<Block>,
     count: usize,
 }
@@ -79,23 +81,33 @@ impl Rows {
             )?
         };
         let blocks = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let shared = Shared { map, blocks, count };
+        let shared = Shared { map: Mutex::new(Some(map)), blocks, count };
         // SAFETY: the mapping has room for so many blocks, which are valid with all bits zero; nobody else has it yet.
         fill(unsafe { std::slice::from_raw_parts_mut(shared.blocks.as_ptr(), count) }, table);
         Ok(Self { base: table.base(), place: Place::Map(shared) })
     }
 
-    /// The map, for the program.
-    pub(super) const fn map(&self) -> Option<&MapHandle> {
+    /// The map, for the program; once. A file descriptor less is open when it is dropped.
+    pub(super) fn take_map(&self) -> Option<MapHandle> {
         match &self.place {
-            Place::Map(shared) => Some(&shared.map),
+            Place::Map(shared) => shared.map.lock().unwrap_or_else(PoisonError::into_inner).take(),
             Place::Memory(_) => None,
         }
+    }
+
+    /// Whether there is a map for the program, which it may have already.
+    pub(super) const fn has_map(&self) -> bool {
+        matches!(self.place, Place::Map(_))
     }
 
     /// How many blocks.
     pub(super) fn blocks(&self) -> u32 {
         u32::try_from(self.all().len()).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of memory of all.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(self.all())
     }
 
     /// The file's address that rows count from.
@@ -142,13 +154,12 @@ fn blocks(count: u32) -> libbpf_rs::Result<MapHandle> {
 
 /// Rows behind the last one are as the last one.
 fn fill(to: &mut [Block], table: &Table) {
-    let rows: Vec<(u32, u32)> = table.rows().map(|(start, rule)| (start, rule.bits())).collect();
-    for (block, rows) in to.iter_mut().zip(rows.chunks(BLOCK_ROWS)) {
-        let last = rows.last().copied().unwrap_or_default();
-        let padded = rows.iter().copied().chain(std::iter::repeat(last));
-        let places = block.start.iter_mut().zip(&mut block.rule);
-        for ((start, rule), row) in places.zip(padded) {
-            (*start, *rule) = row;
+    let mut rows = table.rows().map(|(start, rule)| (start, rule.bits()));
+    let mut last = (0, 0);
+    for block in to {
+        for (start, rule) in block.start.iter_mut().zip(&mut block.rule) {
+            last = rows.next().unwrap_or(last);
+            (*start, *rule) = last;
         }
     }
 }

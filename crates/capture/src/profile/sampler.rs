@@ -18,6 +18,7 @@ use super::backend::Backend;
 use super::change::{Change, Timed, changes};
 use super::control::{Controller, Settings, Used};
 use super::kernel_code::KernelCode;
+use super::memory::give_back;
 use super::off_cpu::Pacer;
 use super::perf::SideBand;
 use super::processes::{Process, Processes};
@@ -31,6 +32,9 @@ use crate::kernel::clock;
 
 /// How often the ring and the side bands are read.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often free memory goes back: what files took while they were read lies between what is kept of them.
+const GIVE_BACK: Duration = Duration::from_secs(5);
 
 pub(super) struct Sampler<'obj> {
     backend: Backend<'obj>,
@@ -131,6 +135,7 @@ impl Sampler<'_> {
         self.end_ns = clock::monotonic_ns().saturating_add(length_ns);
         self.backend.start(cpus, config, self.end_ns)?;
         let mut next_tick_ns = 0;
+        let mut next_give_back_ns = 0;
         let mut is_heard = self.to.send(Message::Started(self.backend.means())).is_ok();
         loop {
             let is_over = !is_heard || self.is_over(stop);
@@ -159,7 +164,11 @@ impl Sampler<'_> {
                     self.backend.set(&controller.settings())?;
                 }
             }
-            is_heard = self.tell_moment(time_ns, controller.settings());
+            let forget = controller.take_forget();
+            if forget {
+                self.tables.forget_all_unused(self.backend.tables());
+            }
+            is_heard = self.tell_moment(time_ns, controller.settings(), forget);
             if is_over {
                 break;
             }
@@ -168,6 +177,10 @@ impl Sampler<'_> {
                 self.allow_stacks(cpus.len());
                 self.backend.set_pace(pacer.next(clock::monotonic_ns(), &self.report.counts));
                 next_tick_ns = time_ns.saturating_add(nanoseconds(TICK));
+            }
+            if time_ns >= next_give_back_ns {
+                give_back();
+                next_give_back_ns = time_ns.saturating_add(nanoseconds(GIVE_BACK));
             }
         }
         drop(ring);
@@ -301,7 +314,7 @@ impl Sampler<'_> {
     }
 
     /// Says that all until a moment was given, and what was lost of it. Whether someone listens.
-    fn tell_moment(&mut self, time_ns: u64, settings: Settings) -> bool {
+    fn tell_moment(&mut self, time_ns: u64, settings: Settings, forget: bool) -> bool {
         let Report { counts, .. } = self.report;
         let lost = Lost {
             ring_full: counts.no_room,
@@ -312,7 +325,7 @@ impl Sampler<'_> {
             off_cpu_missed: counts.waits_missed,
         };
         let since = lost.since(std::mem::replace(&mut self.lost, lost));
-        self.to.send(Message::Until(Moment { time_ns, lost: since, settings })).is_ok()
+        self.to.send(Message::Until(Moment { time_ns, lost: since, settings, forget })).is_ok()
     }
 
     /// What was used until now.

@@ -1,9 +1,9 @@
 //! The unwind tables of files, where the program finds them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use libbpf_rs::MapCore;
 use model::Pid;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::code::{Code, ForWhom, Stamp, WithoutRows};
+use super::code::{Code, ForWhom, OpenError, Stamp, WithoutRows};
 use super::maps;
 use super::processes::{CodeFile, Process};
 use super::rows;
@@ -22,6 +22,15 @@ use crate::error::{Error, Result};
 /// Tables at the same time, as the program has room for; the first number stands for none.
 const MAX_TABLES: u32 = 16_383;
 
+/// Files that no process has mapped any more and whose tables are kept for the next one that does, those that were used last; one at least.
+const MAX_UNUSED: usize = 256;
+/// Bytes of memory of these together.
+const MAX_UNUSED_BYTES: usize = 8 << 20;
+
+/// Files that were read and wait for being taken, and those that are given to the program at once: the map of each is an open file until
+/// the program has it.
+const MAX_READ: usize = 32;
+
 /// How often files could not be used, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilesLeftOut {
@@ -29,7 +38,7 @@ pub struct FilesLeftOut {
     pub unreadable: u64,
     /// They are no executables of this machine, or without call frame information.
     pub without_rows: u64,
-    /// There were too many, or no memory for them.
+    /// There were too many, or no memory or file descriptor for them.
     pub no_room: u64,
     /// They are CPython of a version that is not supported, or do not tell where its parts are.
     pub python_unsupported: u64,
@@ -43,6 +52,8 @@ pub(super) struct Tables {
     /// Those whose tables the program has, by number.
     numbered: BTreeMap<u32, Arc<Code>>,
     free: Vec<u32>,
+    /// Numbers of those that no process has mapped, in the order in which that came to be known. At most [`MAX_UNUSED`].
+    unused: VecDeque<u32>,
     /// To the thread that reads, and back when it has.
     unread: Sender<Arc<Code>>,
     read: Receiver<Read>,
@@ -61,7 +72,7 @@ impl Tables {
     /// The kernel's.
     pub(super) fn new(for_whom: ForWhom) -> io::Result<Self> {
         let (unread, to_read) = channel::<Arc<Code>>();
-        let (done, read) = channel();
+        let (done, read) = sync_channel(MAX_READ);
         let news = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let to_tell = Arc::clone(&news);
         thread::spawn(move || read_all(&to_read, &done, &to_tell));
@@ -69,6 +80,7 @@ impl Tables {
             opened: HashMap::new(),
             numbered: BTreeMap::new(),
             free: Vec::new(),
+            unused: VecDeque::new(),
             unread,
             read,
             news,
@@ -121,7 +133,10 @@ impl Tables {
                 Ok(Read::Interpreter) => {}
                 Ok(Read::Whole(code)) => {
                     self.being_read -= 1;
-                    numbers.extend(self.number(code));
+                    numbers.extend(self.number(code, outer));
+                    if numbers.len() >= MAX_READ {
+                        self.settle(&std::mem::take(&mut numbers), outer)?;
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => break,
                 // Nothing is read any more.
@@ -139,10 +154,11 @@ impl Tables {
     }
 
     /// The number that a file's table gets, if it has one that the program is to read. A file without is settled.
-    fn number(&mut self, code: Arc<Code>) -> Option<u32> {
+    fn number(&mut self, code: Arc<Code>, outer: Option<&impl MapCore>) -> Option<u32> {
+        self.left_out.no_room += code.debug_files().left_out;
         self.left_out.python_unsupported += u64::from(matches!(code.python(), Some(Err(_))));
         let has_map = match code.rows() {
-            Ok(rows) => rows.map().is_some(),
+            Ok(rows) => rows.has_map(),
             Err(why) => {
                 *match why {
                     WithoutRows::Unreadable => &mut self.left_out.unreadable,
@@ -155,6 +171,9 @@ impl Tables {
         if !has_map {
             code.settle(0);
             return None;
+        }
+        if self.free.is_empty() && self.numbered.len() >= MAX_TABLES as usize {
+            self.forget_all_unused(outer);
         }
         let next = u32::try_from(self.numbered.len()).unwrap_or(u32::MAX) + 1;
         let number = self.free.pop().or((next <= MAX_TABLES).then_some(next));
@@ -171,24 +190,51 @@ impl Tables {
     fn settle(&self, numbers: &[u32], outer: Option<&impl MapCore>) -> Result<()> {
         let codes = || numbers.iter().filter_map(|it| Some((*it, self.numbered.get(it)?)));
         if let Some(outer) = outer {
+            // Open until the program has them.
             let tables: Vec<_> = codes()
-                .filter_map(|(number, code)| Some((number.to_ne_bytes(), code.rows().ok()?.map()?)))
+                .filter_map(|(number, code)| {
+                    Some((number.to_ne_bytes(), code.rows().ok()?.take_map()?))
+                })
                 .collect();
+            let tables: Vec<_> = tables.iter().map(|(number, map)| (*number, map)).collect();
             maps::put(outer, &tables).map_err(Error::bpf("give the program unwind tables"))?;
         }
         codes().for_each(|(number, code)| code.settle(number));
         Ok(())
     }
 
-    /// Forgets files that no process has mapped.
+    /// Forgets files that no process has mapped, but for some.
     pub(super) fn forget_unused(&mut self, outer: Option<&impl MapCore>) {
-        let unused = self.numbered.iter().filter(|(_, code)| Arc::strong_count(code) == 1);
-        let unused: Vec<u32> = unused.map(|(number, _)| *number).collect();
-        if outer.is_none_or(|outer| self.empty(outer, &unused).is_ok()) {
-            for number in &unused {
+        self.forget_beyond(MAX_UNUSED, MAX_UNUSED_BYTES, outer);
+    }
+
+    /// Forgets all files that no process has mapped.
+    pub(super) fn forget_all_unused(&mut self, outer: Option<&impl MapCore>) {
+        self.forget_beyond(0, 0, outer);
+    }
+
+    fn forget_beyond(&mut self, files: usize, bytes: usize, outer: Option<&impl MapCore>) {
+        let Self { numbered, unused, .. } = self;
+        let is_unused = |code: &Arc<Code>| Arc::strong_count(code) == 1;
+        unused.retain(|number| numbered.get(number).is_some_and(is_unused));
+        for (number, code) in &*numbered {
+            if is_unused(code) && !unused.contains(number) {
+                unused.push_back(*number);
+            }
+        }
+        let held = |number: &u32| numbered.get(number).map_or(0, |code| code.held_bytes());
+        let mut sum: usize = unused.iter().map(held).sum();
+        let mut gone = Vec::new();
+        while unused.len() > files || (sum > bytes && unused.len() > 1) {
+            let Some(number) = unused.pop_front() else { break };
+            sum -= held(&number);
+            gone.push(number);
+        }
+        if outer.is_none_or(|outer| self.empty(outer, &gone).is_ok()) {
+            for number in &gone {
                 self.numbered.remove(number);
             }
-            self.free.extend(unused);
+            self.free.extend(gone);
         }
         self.opened.retain(|_, code| code.strong_count() > 0);
     }
@@ -209,9 +255,16 @@ impl Tables {
             return Some(Arc::clone(known));
         }
         // Another process may have it where it can be opened.
-        let Ok(code) = Code::open(file, pid, range, self.for_whom) else {
-            self.left_out.unreadable += 1;
-            return None;
+        let code = match Code::open(file, pid, range, self.for_whom) {
+            Ok(code) => code,
+            Err(OpenError::Unreadable) => {
+                self.left_out.unreadable += 1;
+                return None;
+            }
+            Err(OpenError::NoRoom) => {
+                self.left_out.no_room += 1;
+                return None;
+            }
         };
         let same = code.stamp().and_then(|stamp| self.opened.get(&stamp)?.upgrade());
         let code = same.filter(|same| same.is_of(&file.contents)).unwrap_or_else(|| {
@@ -236,7 +289,7 @@ enum Read {
 
 /// Reads files, of those that wait the shortest first: most processes have small ones, and are not to wait for a browser's. Interpreters come
 /// before all others: what they run cannot be learnt from a copy of the stack.
-fn read_all(to_read: &Receiver<Arc<Code>>, done: &Sender<Read>, news: &OwnedFd) {
+fn read_all(to_read: &Receiver<Arc<Code>>, done: &SyncSender<Read>, news: &OwnedFd) {
     let tell = || {
         let _full_when_it_fails = rustix::io::write(news, &1_u64.to_ne_bytes());
     };

@@ -14,6 +14,7 @@ mod go;
 mod jit;
 mod kernel_names;
 mod lines;
+mod many_files;
 mod musl;
 mod off_cpu;
 mod profile;

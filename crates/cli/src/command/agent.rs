@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use agent::{Agent, Bounds, Keep, Kind, Settings, Status, Target};
 use anyhow::Context;
-use capture::profile::{Budget, Config, Packer, Report, Seen, sample};
+use capture::profile::{Budget, Config, Packer, Report, Seen, keep_little_memory, sample};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::command::profile::{allow_files, say_means};
@@ -140,6 +140,7 @@ fn parse_label(text: &str) -> Result<(String, String), &'static str> {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
     log::start();
+    keep_little_memory();
     let keep = Keep { bytes: args.keep_size, age: args.keep_for };
     let sendings = args.sending.of(&args.send, keep)?;
     let sealed = Arc::default();
@@ -170,8 +171,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
     }
     let report = sampled?;
     let lost = report.counts.no_room + report.no_room;
-    if lost > 0 {
-        complain(&format!("agent: {lost} samples found no room"));
+    for (count, what) in [(lost, "samples"), (report.files.no_room, "times a file")] {
+        if count > 0 {
+            complain(&format!("agent: {count} {what} found no room"));
+        }
     }
     Ok(Outcome::Done)
 }
@@ -187,12 +190,12 @@ fn watch(
     attributes.extend(args.label.iter().cloned());
     let mut packer = Packer::new(args.window, config.frequency_hz).with_attributes(attributes);
     let mut line = Line::new();
+    allow_files();
     let mut offer = |packet| agent.offer(packet);
     let report = sample(
         config,
         stopped,
         |means| {
-            allow_files();
             complain("agent: sampling");
             say_means(means, config.off_cpu);
         },

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use capture::profile::{Budget, Config, Means, Packer, Seen, sample};
+use capture::profile::{Budget, Config, Means, Packer, Seen, keep_little_memory, sample};
 use clap::{Subcommand, ValueEnum};
 use model::Pid;
 use profile::view::{Weights, diff_text, flame_graph, folded, functions_text, hottest};
@@ -176,6 +176,10 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
         command.args(arguments);
         command
     });
+    if command.is_none() {
+        allow_files();
+    }
+    keep_little_memory();
     let mut ran = None;
     let mut packer = Packer::new(WINDOW, config.frequency_hz);
     let mut packets = Vec::new();
@@ -185,10 +189,12 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
         |means| {
             say_means(means, args.off_cpu);
             match &mut command {
-                Some(command) => ran = Some(Ran::start(command, stop)),
+                Some(command) => {
+                    ran = Some(Ran::start(command, stop));
+                    allow_files();
+                }
                 None => complain("sampling; Ctrl-C ends"),
             }
-            allow_files();
         },
         |seen| match seen {
             Seen::Sample(sample) => packets.extend(packer.add(&sample)),
@@ -212,6 +218,7 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
         (report.counts.waits_no_room, "samples of who waits found no room"),
         (report.counts.waits_kept_back, "samples of who waits were left out: too many at once"),
         (report.counts.waits_missed, "samples of who waits were missed"),
+        (report.files.no_room, "times a file found no room: functions of it may have no names"),
         (lines.too_large, "times debug information was too large: lines are missing"),
         (lines.malformed, "times debug information was malformed: lines are missing"),
     ] {
@@ -241,7 +248,7 @@ pub(crate) fn say_means(means: Means, off_cpu: bool) {
     complain(&format!("{why}: sampling by copies of stacks, 16 KiB at most{missing}"));
 }
 
-/// Each file that is sampled stays open: as many as the system allows. The command that is run has its own bound already.
+/// Each file that is sampled stays open: as many as the system allows. A command that is run is to have its own bound already.
 pub(crate) fn allow_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     if setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {

@@ -4,6 +4,7 @@ mod bench;
 mod fuzz;
 mod kill;
 mod law;
+mod memory;
 mod producer;
 mod relays;
 mod sim;
@@ -29,7 +30,8 @@ enum Task {
     Fuzz(fuzz::Fuzz),
     /// Kill the relay at random moments while producers write, and look for what it acknowledged
     Kill(kill::Args),
-    /// Cut random facts anywhere, merge the summaries in any order, and compare with the summary of the whole
+    /// Cut random facts anywhere, merge the summaries in any order, and compare with the summary of the whole; `law profile`: of
+    /// packets of samples
     Law(law::Args),
     /// Simulate recording sessions with faults, and check what viewers are shown
     Sim(sim::Args),
@@ -50,7 +52,11 @@ fn main() -> ExitCode {
         Task::Bench(bench) => bench::run(&bench),
         Task::Fuzz(fuzz) => fuzz::run(&fuzz),
         Task::Kill(kill) => kill::run(&kill),
-        Task::Law(law) => law::run(&law),
+        Task::Law(law) => match law::run(&law) {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => Err(error),
+        },
         Task::Sim(sim) => sim::run(&sim),
         Task::Measured { command } => bench::measured(&command),
         Task::Pass(pass) => pass.run(),

@@ -20,6 +20,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 use super::measure::Rounds;
 use super::table::{self, Bar, Row};
+use crate::memory::private_bytes;
 
 const NATIVE: &str = include_str!("../../assets/profiled.c");
 const PYTHON: &str = include_str!("../../assets/profiled.py");
@@ -230,16 +231,16 @@ impl<'a> Bench<'a> {
             watching = Some(Watching { child: command.spawn()? });
         }
         let (native_ns, python_ns) = (cpu_ns(native)?, cpu_ns(python)?);
-        let (mut private_bytes, before) = (0, children_cpu()?);
+        let (mut memory, before) = (0, children_cpu()?);
         if let Some(watching) = watching {
-            private_bytes = private(watching.child.id()).unwrap_or_default();
+            memory = private_bytes(watching.child.id()).unwrap_or_default();
             watching.finish()?;
         }
         Ok(Run {
             native_ns,
             python_ns,
             watcher: children_cpu()?.saturating_sub(before),
-            private_bytes,
+            private_bytes: memory,
         })
     }
 
@@ -446,12 +447,4 @@ fn children_cpu() -> anyhow::Result<Duration> {
     let micros = [usage.user_time(), usage.system_time()]
         .map(|time| time.tv_sec() * 1_000_000 + time.tv_usec());
     Ok(Duration::from_micros(u64::try_from(micros.iter().sum::<i64>())?))
-}
-
-/// Memory of a process that is nobody else's (proc_pid_smaps(5)).
-fn private(pid: u32) -> anyhow::Result<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-    let lines = text.lines().filter(|line| line.starts_with("Private_"));
-    let kilobytes = lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-    Ok(kilobytes.sum::<u64>() * 1024)
 }

@@ -12,6 +12,7 @@ pub(crate) mod dice;
 )]
 #[path = "../../../crates/stitch/tests/it/kernel_like.rs"]
 mod kernel_like;
+mod profile;
 
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +29,10 @@ use case::Case;
 const MUTANT_CASES: u64 = 20_000;
 
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// How many cases to try
     #[arg(long, default_value_t = 100_000)]
     cases: u64,
@@ -43,7 +47,25 @@ pub(crate) struct Args {
     mutate: bool,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+/// Laws of other things than stitching.
+#[derive(clap::Subcommand)]
+enum Other {
+    /// What it means that a packet of samples needs nothing else, over minutes; needs root. Exit code 1: a law is broken
+    Profile(profile::Args),
+}
+
+/// Tries a law; whether it holds.
+///
+/// # Errors
+/// When it cannot be tried; the law of stitching also when a case breaks it.
+pub(crate) fn run(args: &Args) -> anyhow::Result<bool> {
+    match &args.other {
+        Some(Other::Profile(args)) => profile::run(args),
+        None => of_stitching(args).map(|()| true),
+    }
+}
+
+fn of_stitching(args: &Args) -> anyhow::Result<()> {
     if args.mutate {
         // What a summary without a part runs into may be a panic; it is told here.
         std::panic::set_hook(Box::new(|_| {}));

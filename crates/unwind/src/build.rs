@@ -30,6 +30,10 @@ const ENTRY_BYTES: u64 = 64;
 /// Less code than that between two functions is what fills up to the next multiple of 16.
 const MIN_GAP_BYTES: u64 = 16;
 
+/// For less code than that symbols are not read: nearly every program has some 200 bytes of its C compiler's that nothing describes, and
+/// its symbols may be many megabytes.
+const MIN_BYTES_FOR_SYMBOLS: u64 = 4 << 10;
+
 /// Where the kernel puts the general registers of a signal's frame, from the stack pointer, and where in them it puts the
 /// stack pointer (`struct rt_sigframe`, `struct sigcontext` of x86-64).
 const SAVED_STACK_POINTER: u32 = 120;
@@ -283,7 +287,9 @@ impl Builder {
         if gaps.is_empty() {
             return;
         }
-        let entries = function_symbols(file);
+        let bytes: u64 = gaps.iter().map(|gap| gap.bytes.len() as u64).sum();
+        let entries =
+            if bytes >= MIN_BYTES_FOR_SYMBOLS { function_symbols(file) } else { Vec::new() };
         for Described { code, rows } in describe(&gaps, &entries, image.entry()) {
             let first = self.rows.len();
             if first.saturating_add(rows.len()) > MAX_ROWS {

@@ -13,7 +13,6 @@ use stitch::{Selection, Summary};
 use tracedir::manifest::{Contents, Manifest};
 use tracedir::{ChunkName, ClassCache, discover};
 
-use crate::block::Summarised;
 use crate::chunks;
 use crate::error::Error;
 use crate::hands::Hands;
@@ -252,11 +251,7 @@ impl Job<'_> {
             |job, outcome| match outcome {
                 Outcome::Segment(mut segment) => {
                     job.answer.refused.append(&mut segment.refused);
-                    let mut keep = |id: &BlockId, content: &Summarised| match &blocks {
-                        Some(blocks) => blocks.put(id, content),
-                        None => Ok(false),
-                    };
-                    fold.borrow_mut().add(segment, &mut keep)?;
+                    fold.borrow_mut().add(segment, blocks.as_ref())?;
                     Ok(true)
                 }
                 other => job.other(other),

@@ -80,3 +80,20 @@ impl Blocks {
         Ok(is_new)
     }
 }
+
+/// A summary that was committed, where blocks are kept.
+pub(crate) fn find(
+    blocks: Option<&Blocks>,
+    id: &BlockId,
+) -> Result<Result<Option<Summarised>, Refused>, Error> {
+    blocks.map_or(Ok(Ok(None)), |blocks| blocks.summarised(id))
+}
+
+/// Commits a summary where blocks are kept; says whether it was not there before.
+pub(crate) fn keep(
+    blocks: Option<&Blocks>,
+    id: &BlockId,
+    content: &Summarised,
+) -> Result<bool, Error> {
+    blocks.map_or(Ok(false), |blocks| blocks.put(id, content))
+}

@@ -10,7 +10,7 @@ use mapper::job::{self, Entry, Known};
 use tracedir::ClassCache;
 
 use crate::block::{Summarised, Told};
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, find, keep};
 use crate::cache::{Cache, Held};
 use crate::error::{Error, Refused};
 use crate::id::BlockId;
@@ -243,11 +243,7 @@ impl Hands {
     }
 
     fn load(&self, work: &Work, node: Node, id: BlockId) -> Result<Outcome, Error> {
-        let found = match self.blocks(work)? {
-            Some(blocks) => blocks.summarised(&id)?,
-            None => Ok(None),
-        };
-        Ok(match found {
+        Ok(match find(self.blocks(work)?.as_ref(), &id)? {
             Ok(Some(content)) => {
                 let refused = Vec::new();
                 Outcome::Segment(Segment { node, id, content, made: 0, loaded: 1, refused })
@@ -300,10 +296,9 @@ impl Folding {
     ///
     /// # Errors
     ///
-    /// As [`Fold::add`]; [`Error::Store`] when a merge cannot be committed.
+    /// [`Error::Twice`]; [`Error::Summary`] when neighbours do not merge; [`Error::Store`] when a merge cannot be committed.
     pub fn add(&mut self, segment: Segment) -> Result<(), Error> {
-        let blocks = self.blocks.as_ref();
-        self.fold.add(segment, &mut |id, content| keep(blocks, id, content))
+        self.fold.add(segment, self.blocks.as_ref())
     }
 
     /// What came of them, in order.
@@ -324,10 +319,6 @@ fn unmerged(error: &Error) -> Report {
 
 fn unknown(part: usize) -> Error {
     Error::Step { place: format!("window {part}"), problem: "the job has none".to_owned() }
-}
-
-fn keep(blocks: Option<&Blocks>, id: &BlockId, content: &Summarised) -> Result<bool, Error> {
-    blocks.map_or(Ok(false), |blocks| blocks.put(id, content))
 }
 
 /// What a step is about, for people.

@@ -43,5 +43,5 @@ pub use task::{
     Task,
 };
 pub use threads::Threads;
-pub use tree::{FAN, Fold, Node};
+pub use tree::{FAN, Node};
 pub use work::{Engine, EngineError, Outcome, Piece, Place, Segment, Step, Stop, Work};

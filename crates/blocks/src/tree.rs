@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use stitch::Summary;
 
 use crate::block::{Summarised, Told};
+use crate::blocks::{Blocks, find, keep};
 use crate::error::Error;
 use crate::id::BlockId;
 use crate::work::Segment;
@@ -146,29 +147,23 @@ impl Names {
 /// Only whole nodes are merged, and those in the order of time, so what comes out does not depend on who did what when. A
 /// stretch that comes twice is refused: an engine that repeats itself must not count anything twice.
 #[derive(Debug)]
-pub struct Fold {
+pub(crate) struct Fold {
     windows: usize,
     segments: BTreeMap<usize, Segment>,
 }
 
 impl Fold {
     /// Of so many windows, none of which has come.
-    #[must_use]
-    pub const fn new(windows: usize) -> Self {
+    pub(crate) const fn new(windows: usize) -> Self {
         Self { windows, segments: BTreeMap::new() }
     }
 
-    /// Takes in a segment. `keep` is given each block that it is merged to, and says whether it was not there before; a merge
-    /// goes on when it cannot be kept.
+    /// Takes in a segment, and commits what it is merged to where blocks are kept.
     ///
     /// # Errors
     ///
-    /// [`Error::Twice`]; [`Error::Summary`] when neighbours do not merge.
-    pub fn add(
-        &mut self,
-        segment: Segment,
-        keep: &mut dyn FnMut(&BlockId, &Summarised) -> Result<bool, Error>,
-    ) -> Result<(), Error> {
+    /// [`Error::Twice`]; [`Error::Summary`] when neighbours do not merge; those of the place for blocks.
+    pub(crate) fn add(&mut self, segment: Segment, blocks: Option<&Blocks>) -> Result<(), Error> {
         let (first, end) = (segment.node.first, segment.node.end(self.windows));
         let before = self.segments.range(..end).next_back();
         if before.is_some_and(|(_, other)| other.node.end(self.windows) > first) {
@@ -188,18 +183,10 @@ impl Fold {
             }
             let below: Vec<Segment> =
                 children.iter().filter_map(|child| self.segments.remove(&child.first)).collect();
-            self.segments.insert(parent.first, merged(parent, below, keep)?);
+            self.segments.insert(parent.first, merged(parent, below, blocks)?);
             node = parent;
         }
         Ok(())
-    }
-
-    /// Windows of which nothing has come.
-    #[must_use]
-    pub fn missing(&self) -> usize {
-        let ends = self.segments.values().map(|segment| segment.node.end(self.windows));
-        let there: usize = ends.zip(self.segments.keys()).map(|(end, first)| end - first).sum();
-        self.windows - there
     }
 
     /// Whether some of a node has come, or all of it.
@@ -216,8 +203,7 @@ impl Fold {
     }
 
     /// What has come, in order.
-    #[must_use]
-    pub fn into_segments(self) -> Vec<Segment> {
+    pub(crate) fn into_segments(self) -> Vec<Segment> {
         self.segments.into_values().collect()
     }
 }
@@ -231,22 +217,30 @@ pub(crate) enum Has {
 }
 
 /// All of one node, from what is below it, in order.
-fn merged(
-    node: Node,
-    below: Vec<Segment>,
-    keep: &mut dyn FnMut(&BlockId, &Summarised) -> Result<bool, Error>,
-) -> Result<Segment, Error> {
+fn merged(node: Node, below: Vec<Segment>, blocks: Option<&Blocks>) -> Result<Segment, Error> {
     let ids: Vec<BlockId> = below.iter().map(|segment| segment.id).collect();
     let mut made = below.iter().map(|segment| segment.made).sum();
-    let loaded = below.iter().map(|segment| segment.loaded).sum();
-    let refused = below.iter().flat_map(|segment| segment.refused.iter().cloned()).collect();
+    let mut loaded = below.iter().map(|segment| segment.loaded).sum();
+    let mut refused: Vec<String> =
+        below.iter().flat_map(|segment| segment.refused.iter().cloned()).collect();
     if let [only] = below.as_slice() {
         return Ok(Segment { node, ..only.clone() });
     }
     let id = BlockId::of_merge(&ids)?;
-    tracing::debug!(block = %id, "merging");
-    let content = joined(below.into_iter().map(|segment| segment.content))?;
-    made += u64::from(keep(&id, &content)?);
+    // Whoever committed it may have been gone before it could say so.
+    let content = match find(blocks, &id)? {
+        Ok(Some(content)) => {
+            loaded += 1;
+            content
+        }
+        nothing => {
+            refused.extend(nothing.err().map(|damaged| damaged.line()));
+            tracing::debug!(block = %id, "merging");
+            let content = joined(below.into_iter().map(|segment| segment.content))?;
+            made += u64::from(keep(blocks, &id, &content)?);
+            content
+        }
+    };
     Ok(Segment { node, id, content, made, loaded, refused })
 }
 
@@ -269,6 +263,7 @@ mod tests {
     use stitch::Cover;
 
     use super::*;
+    use crate::store::Io;
 
     fn id(n: usize) -> BlockId {
         BlockId::from_hex(&format!("{n:064x}")).unwrap()
@@ -330,7 +325,7 @@ mod tests {
                 for run in [0..cut, cut..windows] {
                     let mut elsewhere = Fold::new(windows);
                     for n in run {
-                        elsewhere.add(window(n), &mut |_, _| Ok(true)).unwrap();
+                        elsewhere.add(window(n), None).unwrap();
                     }
                     parts.extend(elsewhere.into_segments());
                 }
@@ -339,9 +334,9 @@ mod tests {
                 }
                 let mut fold = Fold::new(windows);
                 for part in parts {
-                    fold.add(part, &mut |_, _| Ok(true)).unwrap();
+                    fold.add(part, None).unwrap();
                 }
-                assert_eq!(fold.missing(), 0);
+                assert_eq!(fold.has(root(windows)), Has::All);
                 let all = fold.into_segments();
                 assert_eq!(all.len(), 1);
                 assert_eq!(Some(all[0].id), names.id(root(windows)));
@@ -359,14 +354,39 @@ mod tests {
     fn what_comes_twice_is_refused_and_what_does_not_come_is_missed() {
         let mut fold = Fold::new(20);
         for n in 0..8 {
-            fold.add(window(n), &mut |_, _| Ok(true)).unwrap();
+            fold.add(window(n), None).unwrap();
         }
-        let again = fold.add(window(3), &mut |_, _| Ok(true));
+        let again = fold.add(window(3), None);
         assert!(matches!(again, Err(Error::Twice { first: 3, last: 3 })), "{again:?}");
-        assert_eq!(fold.missing(), 12);
         assert_eq!(fold.has(Node::window(7)), Has::All);
         assert_eq!(fold.has(Node::window(8)), Has::Nothing);
         assert_eq!(fold.has(root(20)), Has::Some);
         assert_eq!(fold.into_segments().len(), 1);
+    }
+
+    #[test]
+    fn a_merge_that_is_committed_is_not_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let io = Io::start().unwrap();
+        let blocks = Blocks::open(folder.path().to_str().unwrap(), "h", &io).unwrap();
+        let all = || {
+            let mut fold = Fold::new(8);
+            for n in 0..8 {
+                fold.add(window(n), Some(&blocks)).unwrap();
+            }
+            fold.into_segments().remove(0)
+        };
+        let (first, second) = (all(), all());
+        assert_eq!((first.made, first.loaded), (9, 0));
+        // The windows say of themselves that they were made.
+        assert_eq!((second.made, second.loaded), (8, 1));
+        assert_eq!(second.content, first.content);
+        // One that is damaged is refused by name, and made again.
+        let path = folder.path().join(format!("h/{}.block", first.id));
+        std::fs::write(&path, b"nothing").unwrap();
+        let third = all();
+        assert_eq!((third.made, third.loaded), (9, 0));
+        assert_eq!(third.content, first.content);
+        assert!(third.refused[0].contains(&first.id.to_string()), "{:?}", third.refused);
     }
 }

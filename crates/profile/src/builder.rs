@@ -52,6 +52,8 @@ pub struct Builder {
     pub(crate) processes: Table<ProcessItem>,
     /// Key and value, by key.
     pub(crate) labels: Lists<(u32, u32)>,
+    /// Labels of the machine.
+    pub(crate) machine: u32,
     pub(crate) threads: Table<(u32, u32)>,
     pub(crate) groups: Table<Group>,
     pub(crate) events: Vec<Event>,
@@ -162,6 +164,7 @@ impl Builder {
             links: Table::new(None),
             processes: Table::new(ProcessItem::default()),
             labels: Lists::new(),
+            machine: 0,
             threads: Table::new((0, 0)),
             groups: Table::new(no_group),
             events: Vec::new(),
@@ -181,27 +184,34 @@ impl Builder {
     ///
     /// [`AddError::Full`].
     pub fn process(&mut self, process: &Process<'_>) -> Result<ProcessId, AddError> {
-        let built_in =
-            [keys::PID, keys::START_BOOT_NS, keys::EXECUTABLE_NAME, keys::EXECUTABLE_PATH];
-        let texts: BTreeMap<&str, &str> =
-            process.attributes.iter().copied().filter(|(key, _)| !built_in.contains(key)).collect();
-        let lengths = texts.iter().map(|(key, value)| key.len() + value.len() + 16).sum::<usize>();
-        self.room(512 + lengths + process.executable_name.len() + process.executable_path.len())?;
+        let own = process.executable_name.len() + process.executable_path.len();
         let before = self.processes.len();
-        let labels: Vec<_> =
-            texts.iter().map(|(key, value)| (self.text(key), self.text(value))).collect();
+        let labels = self.labels(process.attributes, own)?;
         let item = ProcessItem {
             pid: process.pid,
             start_boot_ns: process.start_boot_ns,
             name: self.text(process.executable_name),
             path: self.text(process.executable_path),
-            labels: self.labels.intern(&labels),
+            labels,
         };
         let id = self.processes.intern(item);
         if self.processes.len() > before {
-            self.bytes += 512 + lengths;
+            self.bytes += 512 + label_bytes(process.attributes);
         }
         Ok(ProcessId(id))
+    }
+
+    /// Attributes of a resource but for those that a process has always; where there is room for them and so much more text. Of two with
+    /// one key the last stays.
+    fn labels(&mut self, attributes: &[(&str, &str)], more_bytes: usize) -> Result<u32, AddError> {
+        let built_in =
+            [keys::PID, keys::START_BOOT_NS, keys::EXECUTABLE_NAME, keys::EXECUTABLE_PATH];
+        self.room(512 + label_bytes(attributes) + more_bytes)?;
+        let texts: BTreeMap<&str, &str> =
+            attributes.iter().copied().filter(|(key, _)| !built_in.contains(key)).collect();
+        let labels: Vec<_> =
+            texts.iter().map(|(key, value)| (self.text(key), self.text(value))).collect();
+        Ok(self.labels.intern(&labels))
     }
 
     /// A frame that stacks of this packet can hold. Whoever resolves addresses keeps the number for the packet's time.
@@ -316,8 +326,14 @@ impl Builder {
         self.bytes
     }
 
-    /// The packet. Without samples it has no profile, and losses have nothing to stand in: whoever lost all samples of a
-    /// window says so in the next.
+    /// Says of what machine the packet is: what its one resource has when samples were lost and none is there. Attributes that a
+    /// packet has no room for are left out.
+    pub fn machine(&mut self, attributes: &[(&str, &str)]) {
+        self.machine = self.labels(attributes, 0).unwrap_or_default();
+    }
+
+    /// The packet: a resource with a profile for each process that has samples. When none has and some were lost, a resource of
+    /// the machine with a profile that has no samples says so; when none was lost either, there is none.
     #[must_use]
     pub fn finish(mut self) -> Packet {
         seal::seal(&mut self)
@@ -444,4 +460,9 @@ impl Builder {
             build_ids,
         })
     }
+}
+
+/// How many bytes attributes of a resource take, at most.
+fn label_bytes(attributes: &[(&str, &str)]) -> usize {
+    attributes.iter().map(|(key, value)| key.len() + value.len() + 16).sum()
 }

@@ -50,6 +50,8 @@ fn sign(bytes: &mut [u8], places: Vec<usize>) -> PacketId {
 
 /// What all profiles of the packet say alike, and the attributes that samples have.
 struct Common {
+    /// Whether samples were lost.
+    is_lossy: bool,
     sample_type: (u32, u32),
     period_type: (u32, u32),
     period: u64,
@@ -69,6 +71,7 @@ impl Common {
             ),
             SampleKind::OffCpu => ((builder.strings.intern(keys::OFF_CPU), nanoseconds), (0, 0), 0),
         };
+        let is_lossy = !builder.lost.is_empty();
         let mut attributes = Vec::new();
         for (class, count) in std::mem::take(&mut builder.lost) {
             let key = format!("{}{class}", keys::LOST);
@@ -87,7 +90,7 @@ impl Common {
             }
         }
         let groups = groups(builder);
-        Self { sample_type, period_type, period, attributes, groups }
+        Self { is_lossy, sample_type, period_type, period, attributes, groups }
     }
 }
 
@@ -122,7 +125,8 @@ fn groups(builder: &mut Builder) -> Vec<[u32; 4]> {
 /// A sample's place in the packet: its process's, its attributes, its stack, its link.
 type Place = (u32, [u32; 4], u32, u32);
 
-/// One Resource with one Profile for each process that has samples. Gives where the ids of the profiles stand.
+/// One Resource with one Profile for each process that has samples, or for the machine when all were lost. Gives where the ids
+/// of the profiles stand.
 fn resources(
     builder: &Builder,
     common: &Common,
@@ -162,8 +166,13 @@ fn resources(
         .map(|&group| item(&of_groups, group))
         .zip(events.chunk_by(|a, b| a.0 == b.0))
         .peekable();
-    let mut places = Vec::with_capacity(processes.list.len());
-    for (at, &process) in (1..).zip(&processes.list) {
+    let machine = [0];
+    let whose = match processes.list.as_slice() {
+        [] if common.is_lossy => machine.as_slice(),
+        processes => processes,
+    };
+    let mut places = Vec::with_capacity(whose.len());
+    for (at, &process) in (1..).zip(whose) {
         // What stands before the id moves when lengths are written; what stands behind it does not change.
         let mut behind_id = 0;
         out.message(1, |out| {
@@ -234,7 +243,12 @@ fn sample(
     out.packed_fixed64(5, events.iter().map(|(_, at_unix_ns, _)| *at_unix_ns));
 }
 
+/// Of a process, or of the machine, which has number 0.
 fn resource(builder: &Builder, process: u32, out: &mut Writer) {
+    if process == 0 {
+        labels(builder, builder.machine, out);
+        return;
+    }
     let process = builder.processes.get(process);
     let text = |id: u32| builder.strings.get(id);
     let mut number = |key: &str, value: u64| {
@@ -246,16 +260,24 @@ fn resource(builder: &Builder, process: u32, out: &mut Writer) {
     number(keys::PID, process.pid.into());
     number(keys::START_BOOT_NS, process.start_boot_ns);
     let named = [(keys::EXECUTABLE_NAME, process.name), (keys::EXECUTABLE_PATH, process.path)];
-    let named =
-        named.iter().filter(|(_, value)| *value != 0).map(|&(key, value)| (key, text(value)));
-    let others =
-        builder.labels.get(process.labels).iter().map(|&(key, value)| (text(key), text(value)));
-    for (key, value) in named.chain(others) {
-        out.message(1, |out| {
-            out.text(1, key);
-            out.message(2, |out| out.blob(1, value.as_bytes()));
-        });
+    for (key, value) in named.into_iter().filter(|(_, value)| *value != 0) {
+        label(key, text(value), out);
     }
+    labels(builder, process.labels, out);
+}
+
+fn labels(builder: &Builder, labels: u32, out: &mut Writer) {
+    let text = |id: u32| builder.strings.get(id);
+    for &(key, value) in builder.labels.get(labels) {
+        label(text(key), text(value), out);
+    }
+}
+
+fn label(key: &str, value: &str, out: &mut Writer) {
+    out.message(1, |out| {
+        out.text(1, key);
+        out.message(2, |out| out.blob(1, value.as_bytes()));
+    });
 }
 
 /// All tables; the zero value of each stands first.

@@ -136,6 +136,18 @@ impl OpenPacket {
         })
     }
 
+    /// The packet of a window of which all samples were lost, by class: it tells that of the machine.
+    pub(super) fn finish_without_samples(
+        mut self,
+        lost: BTreeMap<String, u64>,
+        namers: &Namers,
+    ) -> Packet {
+        let attributes: Vec<(&str, &str)> =
+            namers.attributes.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        self.builder.machine(&attributes);
+        self.finish(lost)
+    }
+
     /// The packet, with what was lost, by class.
     pub(super) fn finish(mut self, lost: BTreeMap<String, u64>) -> Packet {
         for (class, samples) in lost {

@@ -31,6 +31,8 @@ struct Common {
     window_ns: u64,
     /// As they were told last.
     settings: Option<Settings>,
+    /// The last moment that was told: `CLOCK_MONOTONIC`.
+    until_ns: Option<u64>,
     epoch: Epoch,
     namers: Namers,
     /// Of each cache.
@@ -44,6 +46,8 @@ struct Half {
     open: Option<OpenPacket>,
     /// What was lost since the last packet, by class.
     lost: BTreeMap<String, u64>,
+    /// No earlier than this was any of it lost: `CLOCK_MONOTONIC`.
+    lost_since_ns: u64,
 }
 
 impl Packer {
@@ -56,6 +60,7 @@ impl Packer {
             common: Common {
                 window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX).max(1),
                 settings: None,
+                until_ns: None,
                 epoch: Epoch::new(clock::monotonic_to_unix_ns),
                 namers: Namers::default(),
                 cache_entries: CACHE_ENTRIES,
@@ -105,8 +110,15 @@ impl Packer {
     }
 
     /// Gives the packets that are over because no sample before this moment comes any more. What was lost is told in the
-    /// packets that are open, or come next. Empties all caches where there is too much memory.
+    /// packets that are open, or come next; when none comes for a window's time, in one without samples. Empties all caches where there
+    /// is too much memory.
     pub fn until(&mut self, moment: &Moment) -> Vec<Packet> {
+        let before_ns = self.common.until_ns.replace(moment.time_ns).unwrap_or(moment.time_ns);
+        for half in [&mut self.on_cpu, &mut self.off_cpu] {
+            if half.lost.is_empty() {
+                half.lost_since_ns = before_ns;
+            }
+        }
         let Lost { ring_full, queue_full, malformed, .. } = moment.lost;
         self.lost("ring_full", ring_full);
         self.lost("queue_full", queue_full);
@@ -119,8 +131,12 @@ impl Packer {
             self.forget();
             give_back();
         }
+        let common = &mut self.common;
         let halves = [&mut self.on_cpu, &mut self.off_cpu];
-        halves.into_iter().filter_map(|half| half.take_over(moment.time_ns)).collect()
+        let over = |half: &mut Half| {
+            half.take_over(moment.time_ns).or_else(|| half.take_losses(moment.time_ns, common))
+        };
+        halves.into_iter().filter_map(over).collect()
     }
 
     /// Has the packet of samples on a CPU that is open, or comes next, tell of samples that were lost, by a class such as `ring_full`.
@@ -136,7 +152,10 @@ impl Packer {
     /// The packets of the last window, which ends here.
     #[must_use]
     pub fn finish(mut self) -> Vec<Packet> {
-        [&mut self.on_cpu, &mut self.off_cpu].into_iter().filter_map(Half::take).collect()
+        let common = &mut self.common;
+        let halves = [&mut self.on_cpu, &mut self.off_cpu];
+        let last = |half: &mut Half| half.take().or_else(|| half.take_losses(u64::MAX, common));
+        halves.into_iter().filter_map(last).collect()
     }
 
     /// Takes in a sample. Gives the packet before it when that is over.
@@ -160,7 +179,7 @@ impl Packer {
 
 impl Half {
     const fn new(kind: SampleKind) -> Self {
-        Self { kind, open: None, lost: BTreeMap::new() }
+        Self { kind, open: None, lost: BTreeMap::new(), lost_since_ns: 0 }
     }
 
     fn lost(&mut self, class: &str, samples: u64) {
@@ -190,23 +209,42 @@ impl Half {
         Some(open.finish(std::mem::take(&mut self.lost)))
     }
 
+    /// A packet of losses alone, when there are some and no packet was open for a window's time until a moment.
+    fn take_losses(&mut self, time_ns: u64, common: &mut Common) -> Option<Packet> {
+        let is_over = time_ns.saturating_sub(self.lost_since_ns) >= common.length_ns();
+        if self.open.is_some() || self.lost.is_empty() || !is_over {
+            return None;
+        }
+        let end_ns = common.until_ns.unwrap_or(self.lost_since_ns);
+        let length_ns = end_ns.saturating_sub(self.lost_since_ns).max(1);
+        let open = common.open(self.kind, self.lost_since_ns, length_ns);
+        Some(open.finish_without_samples(std::mem::take(&mut self.lost), &common.namers))
+    }
+
     fn put(&mut self, sample: &Sample, common: &mut Common) -> Result<(), AddError> {
         let kind = self.kind;
-        let open = self.open.get_or_insert_with(|| {
-            let windows = common.settings.map_or(1, |settings| settings.windows);
-            let window_ns = common.window_ns.saturating_mul(windows.into());
-            let control = common.settings.map(|settings| Control {
-                frequency_hz: u32::try_from(settings.frequency_hz).unwrap_or(u32::MAX),
-                window_ns,
-                max_frames: settings.max_frames,
-                reason: settings.reason.map_or("", Reason::as_str),
-            });
-            let epoch_ns = common.epoch.of_window();
-            let window =
-                MonotonicWindow { begin_ns: sample.time_ns, length_ns: window_ns, epoch_ns };
-            OpenPacket::new(window, kind, control.as_ref(), common.cache_entries)
-        });
+        let open =
+            self.open.get_or_insert_with(|| common.open(kind, sample.time_ns, common.length_ns()));
         open.add(sample, &mut common.namers)
+    }
+}
+
+impl Common {
+    /// How long a packet's window is.
+    fn length_ns(&self) -> u64 {
+        let windows = self.settings.map_or(1, |settings| settings.windows);
+        self.window_ns.saturating_mul(windows.into())
+    }
+
+    fn open(&mut self, kind: SampleKind, begin_ns: u64, length_ns: u64) -> OpenPacket {
+        let control = self.settings.map(|settings| Control {
+            frequency_hz: u32::try_from(settings.frequency_hz).unwrap_or(u32::MAX),
+            window_ns: self.length_ns(),
+            max_frames: settings.max_frames,
+            reason: settings.reason.map_or("", Reason::as_str),
+        });
+        let window = MonotonicWindow { begin_ns, length_ns, epoch_ns: self.epoch.of_window() };
+        OpenPacket::new(window, kind, control.as_ref(), self.cache_entries)
     }
 }
 
@@ -283,6 +321,41 @@ mod tests {
         assert!(before > 501 * HOUR_NS, "{before}");
     }
 
+    fn moment(time_ns: u64, ring_full: u64) -> Moment {
+        let settings = Settings { frequency_hz: 99, windows: 1, max_frames: 1024, reason: None };
+        let lost = Lost { ring_full, ..Lost::default() };
+        Moment { time_ns, lost, settings, forget: false }
+    }
+
+    #[test]
+    fn what_was_lost_is_told_also_when_no_sample_comes() {
+        let mut packer = Packer::new(Duration::from_secs(5), 99)
+            .with_epoch(100)
+            .with_attributes(vec![("host.name".to_owned(), "h1".to_owned())]);
+        let lossy = |packets: &[Packet], begin_ns, count| {
+            let [packet] = packets else { panic!("{packets:?}") };
+            let request = Request::decode(&packet.bytes, Limits::default()).unwrap();
+            assert!(request.check().is_empty(), "{:?}", request.check());
+            assert_eq!(request.losses(), [("ring_full".to_owned(), count)]);
+            assert_eq!((packet.samples, packet.begin_unix_ns), (0, 100 + begin_ns));
+            let host = request.resources[0].find_text(&request.dictionary, "host.name");
+            assert_eq!(host, Some("h1"));
+            packet.id
+        };
+        assert_eq!(packer.add(&sample(10)), None);
+        let over = packer.until(&moment(6 * SECOND_NS, 0));
+        assert_eq!(over.iter().map(|packet| packet.samples).sum::<usize>(), 1);
+        // Lost somewhen between this moment and the next.
+        assert_eq!(packer.until(&moment(8 * SECOND_NS, 2)), []);
+        assert_eq!(packer.until(&moment(9 * SECOND_NS, 3)), []);
+        let first = lossy(&packer.until(&moment(11 * SECOND_NS, 0)), 6 * SECOND_NS, 5);
+        assert_eq!(packer.until(&moment(20 * SECOND_NS, 0)), []);
+        // And at the end of a run.
+        assert_eq!(packer.until(&moment(21 * SECOND_NS, 7)), []);
+        let last = lossy(&packer.finish(), 20 * SECOND_NS, 7);
+        assert_ne!(first, last);
+    }
+
     #[test]
     fn a_window_is_over_by_time_and_tells_what_was_lost_meanwhile() {
         let mut packer = Packer::new(Duration::from_secs(5), 99)
@@ -290,13 +363,6 @@ mod tests {
         packer.lost("undelivered.age", 3);
         assert_eq!(packer.add(&sample(10)), None);
         packer.lost("undelivered.age", 4);
-        let settings = Settings { frequency_hz: 99, windows: 1, max_frames: 1024, reason: None };
-        let moment = |time_ns, ring_full| Moment {
-            time_ns,
-            lost: Lost { ring_full, ..Lost::default() },
-            settings,
-            forget: false,
-        };
         assert_eq!(packer.until(&moment(10 + 5 * SECOND_NS - 1, 2)), []);
         let packets = packer.until(&moment(10 + 5 * SECOND_NS, 0));
         let [packet] = packets.as_slice() else { panic!("{packets:?}") };

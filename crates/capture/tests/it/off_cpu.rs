@@ -1,10 +1,11 @@
 //! Samples of real programs that wait.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::profile::view::{Weights, folded};
 use ::profile::{Limits, Request, SampleKind};
-use capture::profile::{Config, Packer, Report, Sample, StackEnd};
+use capture::profile::{self, Config, Packer, Report, Sample, Seen, StackEnd};
 
 use crate::profile::{Running, Sampling, compiled, config, is_conserved};
 use crate::support::{are_installed, can_sample};
@@ -98,4 +99,44 @@ fn samples_of_short_waits_stand_for_those_that_have_none() {
     let near = 6.0 / (waits.len() as f64).sqrt();
     let ratio = sum / report.counts.waits_ns as f64;
     assert!((ratio - 1.0).abs() < near, "{ratio}, {near}: {report:?}");
+}
+
+/// Samples and losses of all packets are what the program counted, of either kind.
+#[test]
+fn s14_packets_tell_all_that_the_kernel_counted() {
+    if !can_sample() || !are_installed(&["cc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "waits", WAITS);
+    let running: Vec<Running> = (0..4).map(|_| Running::start(&program, &["50"])).collect();
+    let pids = running.iter().map(Running::pid).collect();
+    let (stop, mut packer) = (AtomicBool::new(false), Packer::new(Duration::from_millis(200), 397));
+    let mut packets = Vec::new();
+    let report = profile::sample(
+        &waiting(Some(pids)),
+        &stop,
+        |_| {},
+        |seen| match seen {
+            Seen::Sample(sample) => packets.extend(packer.add(&sample)),
+            Seen::Until(moment) => {
+                packets.extend(packer.until(&moment));
+                stop.fetch_or(packets.len() >= 10, Ordering::Relaxed);
+            }
+        },
+    );
+    let Report { counts, .. } = report.unwrap();
+    packets.extend(packer.finish());
+    let told = |is_of_kind: fn(SampleKind) -> bool| {
+        let of_kind = packets.iter().filter(|packet| is_of_kind(packet.kind));
+        of_kind.fold(0, |sum, packet| {
+            let request = Request::decode(&packet.bytes, Limits::default()).unwrap();
+            let lost: u64 = request.losses().iter().map(|(_, count)| count).sum();
+            sum + packet.samples as u64 + lost
+        })
+    };
+    let off_cpu = told(|kind| kind == SampleKind::OffCpu);
+    let counted = counts.waits_sent + counts.waits_no_room + counts.waits_kept_back;
+    assert_eq!(off_cpu, counted + counts.waits_missed, "{counts:?}");
+    assert_eq!(told(|kind| kind != SampleKind::OffCpu), counts.sent + counts.no_room, "{counts:?}");
 }

@@ -62,7 +62,8 @@ struct mappings {
 	__uint(value_size, sizeof(struct mapping));
 };
 
-/* When a process last began another program, or ended, by its id: what is known of its code is of before. */
+/* When a process last began another program, or ended, by its id: what is known of its code is of before. The lowest bit is set when
+ * it ended. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -416,9 +417,9 @@ int on_clock(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-static __always_inline void change(__s32 tgid)
+static __always_inline void change(__s32 tgid, bool has_ended)
 {
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = (bpf_ktime_get_ns() & ~1ULL) | has_ended;
 	bpf_map_update_elem(&changed, &tgid, &now, BPF_ANY);
 }
 
@@ -448,7 +449,7 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task, int old_tid, struct linux_binprm *bprm)
 {
 	void *nothing;
-	change(task->tgid);
+	change(task->tgid, false);
 	if (is_sampled(task) && is_python(bprm)) {
 		nothing = bpf_ringbuf_reserve(&samples, sizeof(__u64), 0);
 		if (nothing)
@@ -461,7 +462,7 @@ SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
 	if (BPF_CORE_READ(task, signal, live.counter) == 0)
-		change(task->tgid);
+		change(task->tgid, true);
 	return 0;
 }
 

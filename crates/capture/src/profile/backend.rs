@@ -155,6 +155,14 @@ impl<'obj> Backend<'obj> {
         }
     }
 
+    /// When a process last had all mapped that the kernel maps for another program, as far as a program has to know.
+    pub(super) fn begun_ns(&self, pid: Pid) -> Option<u64> {
+        match self {
+            Self::Programs(programs) => programs.begun_ns(pid),
+            Self::Copies { .. } => None,
+        }
+    }
+
     /// Tells a program what processes have mapped.
     ///
     /// # Errors

@@ -99,7 +99,7 @@ pub(super) struct Process {
     pub(super) executable: Option<Arc<CodeFile>>,
     /// Who makes code in it.
     pub(super) jit: JitMaker,
-    /// Until when this holds: the last change.
+    /// Until when this holds: the last change, or a later moment until which there was no other.
     pub(super) changed_ns: u64,
     /// When it began the program; 0: before it was followed.
     pub(super) begun_ns: u64,
@@ -168,6 +168,13 @@ impl Processes {
     /// A process, if anything is known of it.
     pub(super) fn get(&self, pid: Pid) -> Option<&Arc<Process>> {
         self.all.get(&pid)
+    }
+
+    /// What is known of a process holds until this moment.
+    pub(super) fn hold_until(&mut self, pid: Pid, at_ns: u64) {
+        if let Some(process) = self.all.get_mut(&pid).filter(|it| it.changed_ns < at_ns) {
+            Arc::make_mut(process).changed_ns = at_ns;
+        }
     }
 
     /// Those that changed since the last time.

@@ -239,6 +239,15 @@ impl<'obj> Programs<'obj> {
         Ok(())
     }
 
+    /// When a process last had all mapped that the kernel maps for another program; `None` when it ended since then, or never began one
+    /// that the program saw.
+    pub(super) fn begun_ns(&self, pid: Pid) -> Option<u64> {
+        let key = pid.get().to_ne_bytes();
+        let value = self.skeleton.maps.changed.lookup(&key, MapFlags::ANY).ok()??;
+        let at_ns = u64::from_ne_bytes(*value.first_chunk()?);
+        (at_ns & 1 == 0).then_some(at_ns)
+    }
+
     /// Tells the program of a process's interpreter, if that is known, when other files are still to be read.
     ///
     /// # Errors

@@ -53,6 +53,8 @@ pub(super) struct Sampler<'obj> {
     unreadable: u64,
     /// What was told of losses.
     lost: Lost,
+    /// What happened until this moment was taken in: `CLOCK_MONOTONIC`.
+    taken_in_ns: u64,
     /// When the clocks stop: `CLOCK_MONOTONIC`.
     end_ns: u64,
     to: Sender<Message>,
@@ -87,6 +89,7 @@ impl Sampler<'_> {
             report: Report::default(),
             unreadable: 0,
             lost: Lost::default(),
+            taken_in_ns: 0,
             end_ns: u64::MAX,
             to,
             in_flight,
@@ -143,13 +146,14 @@ impl Sampler<'_> {
                 self.wait()?;
             }
             // What happened before this moment is in the side bands when they are read after it.
-            let until_ns = if is_over { u64::MAX } else { clock::monotonic_ns() };
+            let now_ns = clock::monotonic_ns();
+            let until_ns = if is_over { u64::MAX } else { now_ns };
             match &ring {
                 Some(ring) => ring.consume().map_err(Error::bpf("read samples"))?,
                 None => self.read_copies(&mut queue.borrow_mut()),
             }
             let samples = queue.borrow_mut().take(until_ns);
-            self.turn(samples)?;
+            self.turn(samples, now_ns)?;
             self.is_over(stop);
             {
                 let queue = queue.borrow();
@@ -222,8 +226,8 @@ impl Sampler<'_> {
         }
     }
 
-    /// Goes through samples and all that happened, in order.
-    fn turn(&mut self, samples: Vec<(u64, Vec<u8>)>) -> Result<()> {
+    /// Goes through samples and all that happened, in order; it begins at this moment or later.
+    fn turn(&mut self, samples: Vec<(u64, Vec<u8>)>, now_ns: u64) -> Result<()> {
         self.kernel.look_up(&samples, clock::monotonic_ns);
         let mut happened = Vec::new();
         for side_band in &mut self.side_bands {
@@ -264,6 +268,7 @@ impl Sampler<'_> {
             drop(self.to.send(message));
         }
         happened.for_each(|change| self.apply(change));
+        self.taken_in_ns = now_ns;
         if let Some(last_ns) = last_ns {
             self.kernel.forget(last_ns);
         }
@@ -291,6 +296,7 @@ impl Sampler<'_> {
     fn want(&mut self, pids: BTreeSet<Pid>) -> Result<()> {
         let mut ready = Vec::new();
         for pid in pids {
+            self.hold(pid);
             let Some(process) = self.processes.get(pid) else { continue };
             if self.tables.prepare(pid, process) {
                 ready.push((pid, Arc::clone(process)));
@@ -302,6 +308,16 @@ impl Sampler<'_> {
         self.backend.tell(&ready)?;
         self.told.extend(ready.into_iter().map(|(pid, _)| pid));
         Ok(())
+    }
+
+    /// When a process begins another program, the moment of that comes after all that the kernel maps for it, and what is known of the
+    /// process holds until then. A static program maps nothing more.
+    fn hold(&mut self, pid: Pid) {
+        let is_new = self.processes.get(pid).is_some_and(|process| process.begun_ns > 0);
+        let begun_ns = if is_new { self.backend.begun_ns(pid) } else { None };
+        if let Some(begun_ns) = begun_ns.filter(|at_ns| *at_ns <= self.taken_in_ns) {
+            self.processes.hold_until(pid, begun_ns);
+        }
     }
 
     /// Tells the program of the processes whose files were read meanwhile.

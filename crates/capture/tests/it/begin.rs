@@ -1,11 +1,14 @@
 //! What it takes until the first sample.
 
 use std::fs;
+use std::process::Command;
 
+use capture::profile::StackEnd;
 use model::Pid;
 
-use crate::profile::{Sampling, config, is_conserved};
-use crate::support::can_sample;
+use crate::profile::{DEEP, Running, Sampling, config, is_conserved};
+use crate::programs::built;
+use crate::support::{are_installed, can_sample};
 
 /// `BPF_PROG_TYPE_PERF_EVENT` of include/uapi/linux/bpf.h.
 const PERF_EVENT: u64 = 7;
@@ -39,4 +42,27 @@ fn the_verifier_takes_few_steps_through_the_sampling_program() {
     is_conserved(&report, &samples);
     assert!(!verified.is_empty());
     assert!(verified.iter().all(|steps| *steps < 30_000), "{verified:?}");
+}
+
+/// It maps nothing after the kernel did so for it: what is known of it holds all the same, and copies of its stack end.
+#[test]
+fn a_static_program_that_begins_is_soon_walked_where_it_is_sampled() {
+    if !can_sample() || !are_installed(&["cc"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-static", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"]);
+    let program = built(&mut compiler, folder.path(), ("deep.c", DEEP));
+    let own = Pid::new(std::process::id().cast_signed());
+    let sampling = Sampling::start(config(Some(vec![own])));
+    let running = Running::start(&program, &["40"]);
+    sampling.wait(1000);
+    let (report, samples) = sampling.finish();
+    is_conserved(&report, &samples);
+    let of_program: Vec<_> = samples.iter().filter(|it| it.pid == running.pid()).collect();
+    let whole = of_program.iter().filter(|it| it.end == StackEnd::Root).count();
+    assert!(whole * 100 >= of_program.len() * 99, "{whole} of {}", of_program.len());
+    let copies = report.counts.stacks;
+    assert!(copies > 0 && copies * 2 < of_program.len() as u64, "{copies} copies: {report:?}");
 }

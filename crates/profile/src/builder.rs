@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use crate::error::AddError;
-use crate::intern::{Lists, Table, Texts};
 use crate::keys;
 use crate::model::{
     BuildId, Control, Frame, FrameId, FrameKind, Line, Link, Mapping, Names, Process, ProcessId,
@@ -11,6 +10,7 @@ use crate::model::{
 };
 use crate::packet::Packet;
 use crate::seal;
+use model::intern::{Lists, Table, Texts};
 
 /// Bytes of a request that receivers are ready to take; [`Builder::add`] refuses what could need more.
 pub const MAX_PACKET_BYTES: usize = 64 << 20;

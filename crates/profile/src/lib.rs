@@ -55,7 +55,6 @@ mod check;
 mod context;
 mod decode;
 mod error;
-mod intern;
 pub mod keys;
 mod model;
 mod packet;

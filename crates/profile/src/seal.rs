@@ -15,11 +15,11 @@ use sha2::{Digest as _, Sha256};
 
 use self::order::{Numbers, Order, Used};
 use crate::builder::{Attribute, AttributeValue, Builder, Group, Word};
-use crate::intern::item;
 use crate::keys;
 use crate::model::SampleKind;
 use crate::packet::{Packet, PacketId};
 use crate::proto::Writer;
+use model::intern::item;
 
 pub(crate) fn seal(builder: &mut Builder) -> Packet {
     let common = Common::of(builder);

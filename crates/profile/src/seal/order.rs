@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::Common;
 use crate::builder::{AttributeValue, Builder, FunctionItem, LocationItem};
-use crate::intern::item;
+use model::intern::item;
 
 /// The order of a table's items in the packet, and each item's number there. What is not used has number 0, as the zero value.
 pub(super) struct Order {

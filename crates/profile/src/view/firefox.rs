@@ -8,11 +8,11 @@ use hashbrown::{HashMap, HashSet};
 use serde_json::{Value, json};
 
 use super::weights::{MAX_LINES, lengths, measure, process_name, unnamed};
-use crate::intern::{Table, Texts};
 use crate::keys;
 use crate::request::{
     AttributeValue, Dictionary, Location, Profile, Request, ResourceProfiles, Sample,
 };
+use model::intern::{Table, Texts};
 
 const CATEGORIES: [(&str, &str); 4] =
     [("Other", "grey"), ("User", "yellow"), ("Kernel", "orange"), ("Interpreted", "green")];

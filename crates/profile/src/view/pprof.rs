@@ -16,13 +16,13 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 
 use super::weights::{MAX_LINES, measure};
-use crate::intern::{Lists, Table, Texts};
 use crate::keys;
 use crate::packet::gzip;
 use crate::proto::Writer;
 use crate::request::{
     AttributeValue, Dictionary, LinkEntry, Profile, Request, ResourceProfiles, Sample,
 };
+use model::intern::{Lists, Table, Texts};
 
 /// A label of a sample: key, then text or number.
 type Label = (u32, u32, i64);

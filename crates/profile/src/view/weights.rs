@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::intern::{Lists, Table};
 use crate::keys;
 use crate::packet::PacketId;
 use crate::request::{AttributeValue, Dictionary, Location, Profile, Request, ResourceProfiles};
+use model::intern::{Lists, Table};
 
 /// Lines of all stacks that are kept, 4 bytes each, and lines that are made of one request: small bytes can stand for very many.
 pub(super) const MAX_LINES: usize = 1 << 26;

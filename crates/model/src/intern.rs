@@ -1,7 +1,7 @@
 //! Values by number: each is kept once and compared by its number from then on.
 //!
-//! Numbers are those of first arrival, so they depend on the order in which values come. [`crate::seal`] numbers anew, by
-//! content, before anything is written. Number 0 is the zero value of each table.
+//! Numbers are those of first arrival, so they depend on the order in which values come: whoever writes them numbers anew, by
+//! content. Number 0 is the zero value of each table.
 //!
 //! Texts and lists lie one behind the other in one piece of memory, so that keeping one more costs no allocation of its own.
 
@@ -44,19 +44,21 @@ enum Found {
 
 /// Values that were seen.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
+pub struct Table<T> {
     items: Vec<T>,
     index: Index,
 }
 
 impl<T: Hash + Eq> Table<T> {
-    pub(crate) fn new(zero: T) -> Self {
+    /// A table of the zero value.
+    pub fn new(zero: T) -> Self {
         let mut table = Self { items: Vec::new(), index: Index::default() };
         table.intern(zero);
         table
     }
 
-    pub(crate) fn intern(&mut self, value: T) -> u32 {
+    /// The number of a value, which it has from now on.
+    pub fn intern(&mut self, value: T) -> u32 {
         let items = &self.items;
         let same = |id| *item(items, id) == value;
         match self.index.find_or_insert(&value, items.len(), same) {
@@ -69,35 +71,49 @@ impl<T: Hash + Eq> Table<T> {
     }
 }
 
+#[expect(clippy::len_without_is_empty, reason = "the zero value is always there")]
 impl<T> Table<T> {
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are, the zero value among them.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    pub(crate) fn get(&self, id: u32) -> &T {
+    /// The value that a number of this table stands for.
+    ///
+    /// # Panics
+    ///
+    /// For a number of another table.
+    #[must_use]
+    pub fn get(&self, id: u32) -> &T {
         item(&self.items, id)
     }
 
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
+    /// All, by number.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
         self.items.iter()
     }
 }
 
 /// Lists that were seen. The zero value is the empty one.
 #[derive(Debug)]
-pub(crate) struct Lists<T> {
+pub struct Lists<T> {
     flat: Vec<T>,
     /// Where in it each list ends; it begins at the end of the one before.
     ends: Vec<usize>,
     index: Index,
 }
 
+#[expect(clippy::len_without_is_empty, reason = "the zero value is always there")]
 impl<T: Hash + Eq + Copy> Lists<T> {
-    pub(crate) fn new() -> Self {
+    /// A table of the empty list.
+    #[must_use]
+    pub fn new() -> Self {
         Self { flat: Vec::new(), ends: vec![0], index: Index::default() }
     }
 
-    pub(crate) fn intern(&mut self, list: &[T]) -> u32 {
+    /// The number of a list, which it has from now on.
+    pub fn intern(&mut self, list: &[T]) -> u32 {
         if list.is_empty() {
             return 0;
         }
@@ -113,33 +129,54 @@ impl<T: Hash + Eq + Copy> Lists<T> {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are, the zero value among them.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    pub(crate) fn get(&self, id: u32) -> &[T] {
+    /// The list that a number stands for.
+    #[must_use]
+    pub fn get(&self, id: u32) -> &[T] {
         self.flat.get(range(&self.ends, id)).unwrap_or_default()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[T]> {
+    /// All, by number.
+    pub fn iter(&self) -> impl Iterator<Item = &[T]> {
         (0..number(self.len())).map(|id| self.get(id))
+    }
+}
+
+impl<T: Hash + Eq + Copy> Default for Lists<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Default for Texts {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
 /// Texts that were seen. The zero value is the empty one.
 #[derive(Debug)]
-pub(crate) struct Texts {
+pub struct Texts {
     flat: String,
     ends: Vec<usize>,
     index: Index,
 }
 
+#[expect(clippy::len_without_is_empty, reason = "the zero value is always there")]
 impl Texts {
-    pub(crate) fn new() -> Self {
+    /// A table of the empty text.
+    #[must_use]
+    pub fn new() -> Self {
         Self { flat: String::new(), ends: vec![0], index: Index::default() }
     }
 
-    pub(crate) fn intern(&mut self, text: &str) -> u32 {
+    /// The number of a text, which it has from now on.
+    pub fn intern(&mut self, text: &str) -> u32 {
         if text.is_empty() {
             return 0;
         }
@@ -155,15 +192,20 @@ impl Texts {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are, the zero value among them.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    pub(crate) fn get(&self, id: u32) -> &str {
+    /// The text that a number stands for.
+    #[must_use]
+    pub fn get(&self, id: u32) -> &str {
         self.flat.get(range(&self.ends, id)).unwrap_or_default()
     }
 
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+    /// All, by number.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         (0..number(self.len())).map(|id| self.get(id))
     }
 }
@@ -173,13 +215,23 @@ fn range(ends: &[usize], id: u32) -> std::ops::Range<usize> {
     begin..*item(ends, id)
 }
 
-/// A number for an index; tables are bounded far below.
-pub(crate) fn number(index: usize) -> u32 {
-    u32::try_from(index).expect("a packet's tables are bounded")
+/// A number for an index.
+///
+/// # Panics
+///
+/// When a table has 2^32 items: whoever fills one bounds it far below.
+#[must_use]
+pub fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("tables are bounded by whoever fills them")
 }
 
 /// The item that a number stands for.
+///
+/// # Panics
+///
+/// For a number of another table.
+#[must_use]
 #[expect(clippy::indexing_slicing, reason = "numbers come from the table that they are used on")]
-pub(crate) fn item<T>(items: &[T], id: u32) -> &T {
+pub fn item<T>(items: &[T], id: u32) -> &T {
     &items[id as usize]
 }

@@ -8,7 +8,6 @@
 //! A process may write at any moment: `published_at` is 0 while it does, and another one after that. All of it is the process's
 //! word and nothing more: lengths are bounded, and a read beyond its memory fails.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -17,10 +16,9 @@ use std::sync::Arc;
 use model::Pid;
 use profile::ProcessContext;
 
+use super::lives::Lives;
 use super::scan;
 
-/// Processes of which it is remembered where their context is; when there are more, all are looked at again.
-const MAX_PROCESSES: usize = 32_768;
 /// Bytes of `/proc/PID/maps` that are looked through, some 40,000 mappings.
 const MAX_MAPS_BYTES: u64 = 4 << 20;
 /// Bytes of a payload; a longer one is not read.
@@ -34,8 +32,8 @@ const LONGEST_WAIT_NS: u64 = 600_000_000_000;
 /// The contexts of the machine's processes.
 #[derive(Debug, Default)]
 pub(super) struct Contexts {
-    /// By number and begin.
-    known: HashMap<(i32, u64), Known>,
+    /// Where they are; of a process that nothing is known of it is looked for.
+    known: Lives<Known>,
 }
 
 #[derive(Debug)]
@@ -47,15 +45,16 @@ enum Known {
 }
 
 impl Contexts {
-    /// What a process says of itself at this moment, `CLOCK_MONOTONIC`; of one that is gone, what it last said.
+    /// What a process says of itself at this moment, `CLOCK_MONOTONIC`; of one that is gone, what it last said. For a sample of a time before
+    /// which none comes any more.
     pub(super) fn of(
         &mut self,
         pid: Pid,
         start_ns: u64,
         now_ns: u64,
+        sampled_ns: u64,
     ) -> Option<Arc<ProcessContext>> {
-        let key = (pid.get(), start_ns);
-        let before = self.known.get(&key);
+        let before = self.known.get(pid, start_ns);
         if let Some(Known::Nothing { again_ns, .. }) = before
             && now_ns < *again_ns
         {
@@ -80,10 +79,7 @@ impl Contexts {
             Known::At { context, .. } => Some(Arc::clone(context)),
             Known::Nothing { .. } => None,
         };
-        if self.known.len() >= MAX_PROCESSES {
-            self.known.clear();
-        }
-        self.known.insert(key, known);
+        self.known.insert(pid, start_ns, known, sampled_ns);
         context
     }
 }

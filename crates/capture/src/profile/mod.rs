@@ -26,6 +26,7 @@ mod jit;
 mod kernel_code;
 mod kernel_ids;
 mod lines;
+mod lives;
 mod maps;
 mod memory;
 mod off_cpu;

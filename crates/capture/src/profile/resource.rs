@@ -1,6 +1,5 @@
 //! Who a process is: what its packet says of it beside its program.
 
-use std::collections::HashMap;
 use std::fs;
 use std::sync::Arc;
 
@@ -10,24 +9,22 @@ use super::Sample;
 use super::cgroup::{Cgroups, most_telling};
 use super::cgroup_path::Belonging;
 use super::context::Contexts;
+use super::lives::Lives;
 use super::scan;
 use crate::kernel::clock;
-
-/// Processes whose groups are remembered; when there are more, all are looked up again.
-const MAX_KNOWN: usize = 32_768;
 
 /// What is known of the machine's processes.
 #[derive(Debug)]
 pub(super) struct Resources {
     cgroups: Cgroups,
     contexts: Contexts,
-    /// The group that a process was last seen in, by its number and begin: what is left when it is gone.
-    last: HashMap<(i32, u64), Arc<str>>,
+    /// The group that a process was last seen in: what is left when it is gone.
+    last: Lives<Arc<str>>,
 }
 
 impl Resources {
     pub(super) fn new() -> Self {
-        Self { cgroups: Cgroups::new(), contexts: Contexts::default(), last: HashMap::new() }
+        Self { cgroups: Cgroups::new(), contexts: Contexts::default(), last: Lives::default() }
     }
 
     /// The attributes of a sample's process; of two with one key the last counts: what the kernel says, and not the process. Reads files
@@ -43,7 +40,8 @@ impl Resources {
     fn of_context(&mut self, sample: &Sample) -> Vec<(String, String)> {
         let (pid, start_ns) = (sample.pid, sample.process_start_ns);
         let has_memory = sample.executable.is_some();
-        let context = has_memory.then(|| self.contexts.of(pid, start_ns, clock::monotonic_ns()));
+        let context = has_memory
+            .then(|| self.contexts.of(pid, start_ns, clock::monotonic_ns(), sample.time_ns));
         context.flatten().map(|context| context.attributes.clone()).unwrap_or_default()
     }
 
@@ -54,18 +52,15 @@ impl Resources {
         if of_number.is_some() && is_enough {
             return of_number;
         }
-        let process = (sample.pid.get(), sample.process_start_ns);
-        let groups = fs::read_to_string(format!("/proc/{}/cgroup", sample.pid.get())).ok();
+        let (pid, start_ns) = (sample.pid, sample.process_start_ns);
+        let groups = fs::read_to_string(format!("/proc/{}/cgroup", pid.get())).ok();
         // Looked at after the groups were read: they are of nobody else then.
-        let groups = groups.filter(|_| scan::is_still(sample.pid, sample.process_start_ns));
+        let groups = groups.filter(|_| scan::is_still(pid, start_ns));
         let Some(groups) = groups else {
-            return self.last.get(&process).map(Arc::clone).or(of_number);
+            return self.last.get(pid, start_ns).map(Arc::clone).or(of_number);
         };
         let line: Arc<str> = most_telling(&groups)?.into();
-        if self.last.len() >= MAX_KNOWN {
-            self.last.clear();
-        }
-        self.last.insert(process, Arc::clone(&line));
+        self.last.insert(pid, start_ns, Arc::clone(&line), sample.time_ns);
         Some(line)
     }
 }

@@ -11,7 +11,7 @@ use model::Pid;
 use super::change::{Change, Contents};
 
 /// A tick of `/proc/PID/stat`: `USER_HZ` is 100 on x86 and Arm.
-const TICK_NS: u64 = 10_000_000;
+pub(super) const TICK_NS: u64 = 10_000_000;
 
 /// The code that processes have mapped; of those that may not be read, nothing.
 pub(super) fn processes(only: Option<&[Pid]>) -> Vec<Change> {

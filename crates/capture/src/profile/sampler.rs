@@ -18,7 +18,7 @@ use super::backend::Backend;
 use super::change::{Change, Timed, changes};
 use super::control::{Controller, Settings, Used};
 use super::kernel_code::KernelCode;
-use super::memory::give_back;
+use super::memory::GivingBack;
 use super::off_cpu::Pacer;
 use super::perf::SideBand;
 use super::processes::{Process, Processes};
@@ -32,9 +32,6 @@ use crate::kernel::clock;
 
 /// How often the ring and the side bands are read.
 const TICK: Duration = Duration::from_millis(100);
-
-/// How often free memory goes back: what files took while they were read lies between what is kept of them.
-const GIVE_BACK: Duration = Duration::from_secs(5);
 
 pub(super) struct Sampler<'obj> {
     backend: Backend<'obj>,
@@ -138,7 +135,7 @@ impl Sampler<'_> {
         self.end_ns = clock::monotonic_ns().saturating_add(length_ns);
         self.backend.start(cpus, config, self.end_ns)?;
         let mut next_tick_ns = 0;
-        let mut next_give_back_ns = 0;
+        let mut giving_back = GivingBack::default();
         let mut is_heard = self.to.send(Message::Started(self.backend.means())).is_ok();
         loop {
             let is_over = !is_heard || self.is_over(stop);
@@ -180,11 +177,8 @@ impl Sampler<'_> {
             if time_ns >= next_tick_ns {
                 self.allow_stacks(cpus.len());
                 self.backend.set_pace(pacer.next(clock::monotonic_ns(), &self.report.counts));
+                giving_back.look(time_ns, scan::own_memory_bytes);
                 next_tick_ns = time_ns.saturating_add(nanoseconds(TICK));
-            }
-            if time_ns >= next_give_back_ns {
-                give_back();
-                next_give_back_ns = time_ns.saturating_add(nanoseconds(GIVE_BACK));
             }
         }
         drop(ring);

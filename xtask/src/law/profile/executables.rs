@@ -16,7 +16,7 @@ use testkit::executables::{self, Executables, Kind, build_id};
 
 use super::packets::{each_packet, file, function, program, start_agent};
 use super::{Progress, Tried, mib};
-use crate::memory::private_bytes;
+use crate::memory::{private_bytes, private_map_bytes};
 
 /// CPU time of each: some four samples.
 const LIFE_MS: &str = "8";
@@ -44,19 +44,25 @@ pub(super) fn try_it(
     let pid = agent.child.id();
     let again = paths.iter().take(AGAIN as usize);
     let turns: Vec<&PathBuf> = paths.iter().chain(again).collect();
-    let peak_bytes = run_all(&turns, |ran| {
-        let bytes = private_bytes(pid)?;
+    let (mut first_bytes, mut peak_bytes, mut rows_bytes) = (None, 0, 0);
+    run_all(&turns, |ran| {
+        let rows = private_map_bytes(pid)?;
+        let bytes = private_bytes(pid)?.saturating_sub(rows);
         progress.tell(format!("{ran} of {} programs, {:.1} MiB", turns.len(), mib(bytes)));
-        Ok(bytes)
+        first_bytes.get_or_insert(bytes);
+        (peak_bytes, rows_bytes) = (peak_bytes.max(bytes), rows_bytes.max(rows));
+        Ok(())
     })?;
     let status = agent.end("TERM");
     let mut found = Found { folder: &files, seen: BTreeSet::new(), frames: 0, wrong: Vec::new() };
     let packets = each_packet(&folder.path().join("kept"), |request| found.packet(request))?;
     let Found { seen, frames, wrong, .. } = found;
     let mut tried = Tried::new(format!(
-        "{count} executables, {} of them sampled, {frames} frames in {packets} packets; {:.1} MiB private at most",
+        "{count} executables, {} of them sampled, {frames} frames in {packets} packets; private memory at most {:.1} MiB, at first {:.1}, and {:.1} of unwind rows",
         seen.len(),
-        mib(peak_bytes)
+        mib(peak_bytes),
+        mib(first_bytes.unwrap_or(0)),
+        mib(rows_bytes)
     ));
     tried.expect(status.success(), || format!("the agent ended with {status}: {}", agent.said()));
     tried.expect(wrong.is_empty(), || {
@@ -66,16 +72,16 @@ pub(super) fn try_it(
     // Some share a clock's tick with the one before.
     tried.expect(seen.len() * 100 >= count as usize * 95, || "too few were sampled".to_owned());
     tried.expect(peak_bytes <= memory_bytes, || {
-        format!("more than {:.0} MiB of private memory", mib(memory_bytes))
+        format!("more than {:.0} MiB of private memory besides unwind rows", mib(memory_bytes))
     });
     Ok(tried)
 }
 
-/// Runs programs, as many at once as there are CPUs, and calls `look` twice a second. The most that it gave.
+/// Runs programs, as many at once as there are CPUs, and calls `look` twice a second with how many were begun.
 fn run_all(
     programs: &[&PathBuf],
-    mut look: impl FnMut(u32) -> anyhow::Result<u64>,
-) -> anyhow::Result<u64> {
+    mut look: impl FnMut(u32) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let next = AtomicU32::new(0);
     let failed = Mutex::new(None);
     let work = || {
@@ -90,18 +96,17 @@ fn run_all(
         }
     };
     let jobs = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut most = 0;
     thread::scope(|scope| -> anyhow::Result<()> {
         let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
         while !threads.iter().all(thread::ScopedJoinHandle::is_finished) {
-            most = most.max(look(next.load(Ordering::Relaxed))?);
+            look(next.load(Ordering::Relaxed))?;
             thread::park_timeout(LOOK);
         }
         Ok(())
     })?;
     let failed = failed.into_inner().unwrap_or_else(|it| it.into_inner());
     ensure!(failed.is_none(), "{}", failed.unwrap_or_default());
-    Ok(most)
+    Ok(())
 }
 
 /// What packets tell of the executables.

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Executables of S11, each of a file of its own
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_EXECUTABLES)))]
     executables: u32,
-    /// Private memory that the agent of S11 may have, in MiB
+    /// Private memory that the agent of S11 may have besides unwind rows, in MiB
     #[arg(long, default_value_t = 32)]
     memory: u64,
     /// Seconds of S4, and of S6 with each CPython

@@ -6,9 +6,8 @@
 //! The second list is for readers like this one alone and no part of the resource.
 
 use crate::decode::{Budget, Limits, for_each, key_value};
-use crate::error::DecodeError;
-use crate::proto::Reader;
 use crate::request::AttributeValue;
+use wire::proto::{DecodeError, Reader};
 
 /// Attributes of a resource; what is beyond is left out.
 pub const MAX_CONTEXT_ATTRIBUTES: usize = 128;
@@ -32,7 +31,7 @@ impl ProcessContext {
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let limits = Limits { bytes: payload.len(), records: 1 << 14, numbers: 0 };
         let mut budget = Budget::of(limits);
-        let mut reader = Reader { bytes: payload, offset: 0, path: "process_context" };
+        let mut reader = Reader::new(payload, "process_context");
         let mut out = Self::default();
         while let Some((field, value)) = reader.field()? {
             if field != 1 {
@@ -71,7 +70,7 @@ impl ProcessContext {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::Writer;
+    use wire::proto::Writer;
 
     fn attribute(out: &mut Writer, key: &str, value: impl Fn(&mut Writer)) {
         out.message(1, |out| {

@@ -1,17 +1,15 @@
 //! From bytes that anyone may have sent to tables, with a bound on all that they may take.
 
-use std::io::Read as _;
+use std::borrow::Cow;
 
-use flate2::read::MultiGzDecoder;
 use sha2::{Digest as _, Sha256};
 
-use crate::error::{DecodeError, Wrong};
 use crate::packet::PacketId;
-use crate::proto::{Reader, Value as Field};
 use crate::request::{
     Attribute, AttributeValue, Dictionary, Function, Line, LinkEntry, Location, Mapping, Profile,
     Request, ResourceProfiles, Sample, ValueType,
 };
+use wire::proto::{DecodeError, Reader, Value as Field, Wrong, signed};
 
 /// What a request may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,18 +34,7 @@ impl Default for Limits {
 ///
 /// [`Wrong::Gzip`] when they are damaged, [`Wrong::TooMany`] when they stand for more than `limits.bytes`.
 pub fn ungzip(bytes: &[u8], limits: Limits) -> Result<Vec<u8>, DecodeError> {
-    let wrong = |offset, wrong| DecodeError { offset, path: "gzip", wrong };
-    if !bytes.starts_with(&[0x1f, 0x8b]) {
-        return Ok(bytes.to_vec());
-    }
-    let mut plain = Vec::new();
-    let most = limits.bytes as u64;
-    let read = MultiGzDecoder::new(bytes).take(most.saturating_add(1)).read_to_end(&mut plain);
-    match read {
-        Ok(length) if length as u64 > most => Err(wrong(0, too_many("bytes", limits.bytes))),
-        Ok(_) => Ok(plain),
-        Err(_) => Err(wrong(0, Wrong::Gzip)),
-    }
+    wire::proto::ungzip(bytes, limits.bytes).map(Cow::into_owned)
 }
 
 impl<'a> Request<'a> {
@@ -58,7 +45,7 @@ impl<'a> Request<'a> {
     ///
     /// Where the bytes are no such message, or pass a limit.
     pub fn decode(bytes: &'a [u8], limits: Limits) -> Result<Self, DecodeError> {
-        let mut reader = Reader { bytes, offset: 0, path: "request" };
+        let mut reader = Reader::new(bytes, "request");
         if bytes.len() > limits.bytes {
             return Err(reader.wrong(too_many("bytes", limits.bytes)));
         }
@@ -102,7 +89,7 @@ pub fn packet_id(bytes: &[u8]) -> Result<PacketId, DecodeError> {
 fn profile_id_places(bytes: &[u8]) -> Result<Vec<usize>, DecodeError> {
     const PROFILE_ID: u32 = 7;
     let mut places = Vec::new();
-    let mut request = Reader { bytes, offset: 0, path: "request" };
+    let mut request = Reader::new(bytes, "request");
     for_each(&mut request, 1, "resource_profiles", |mut resource| {
         for_each(&mut resource, 2, "scope_profiles", |mut scope| {
             for_each(&mut scope, 2, "profile", |mut profile| {
@@ -164,22 +151,9 @@ fn too_many(what: &'static str, limit: usize) -> Wrong {
     Wrong::TooMany { what, limit }
 }
 
-/// Bits of a varint as protobuf's signed numbers have them.
-fn signed(value: u64) -> i64 {
-    i64::from_le_bytes(value.to_le_bytes())
-}
-
 fn index(value: u64, reader: &Reader<'_>) -> Result<u32, DecodeError> {
     let fits = u32::try_from(value).ok().filter(|&index| i32::try_from(index).is_ok());
     fits.ok_or_else(|| reader.wrong(Wrong::Range { value }))
-}
-
-fn text<'a>(reader: Reader<'a>) -> Result<&'a str, DecodeError> {
-    std::str::from_utf8(reader.bytes).map_err(|error| DecodeError {
-        offset: reader.offset + error.valid_up_to(),
-        path: reader.path,
-        wrong: Wrong::Text,
-    })
 }
 
 /// A repeated number: packed, or one of a field of its own.
@@ -265,7 +239,7 @@ pub(crate) fn key_value<'a>(
     let mut out = Attribute::default();
     while let Some((field, value)) = reader.field()? {
         match field {
-            1 => out.key = text(value.bytes(&reader, "key")?)?,
+            1 => out.key = value.bytes(&reader, "key")?.text()?,
             2 => out.value = any_value(value.bytes(&reader, "value")?)?,
             3 => out.key_index = index(value.number(&reader)?, &reader)?,
             _ => {}
@@ -278,7 +252,7 @@ fn any_value(mut reader: Reader<'_>) -> Result<AttributeValue<'_>, DecodeError> 
     let mut out = AttributeValue::None;
     while let Some((field, value)) = reader.field()? {
         out = match field {
-            1 => AttributeValue::Text(text(value.bytes(&reader, "string_value")?)?),
+            1 => AttributeValue::Text(value.bytes(&reader, "string_value")?.text()?),
             2 => AttributeValue::Bool(value.number(&reader)? != 0),
             3 => AttributeValue::Int(signed(value.number(&reader)?)),
             4 => AttributeValue::DoubleBits(value.fixed(&reader)?),
@@ -305,7 +279,7 @@ fn profile<'a>(mut reader: Reader<'a>, budget: &mut Budget) -> Result<Profile<'a
             7 => out.profile_id = value.bytes(&reader, "profile_id")?.bytes,
             9 => {
                 out.original_payload_format =
-                    text(value.bytes(&reader, "original_payload_format")?)?
+                    value.bytes(&reader, "original_payload_format")?.text()?
             }
             11 => numbers(value, &reader, budget, &mut out.attributes, index)?,
             _ => {}
@@ -356,7 +330,7 @@ fn dictionary<'a>(
             2 => out.locations.push(location(value.bytes(&reader, "location_table")?, budget)?),
             3 => out.functions.push(function(value.bytes(&reader, "function_table")?)?),
             4 => out.links.push(link(value.bytes(&reader, "link_table")?)?),
-            5 => out.strings.push(text(value.bytes(&reader, "string_table")?)?),
+            5 => out.strings.push(value.bytes(&reader, "string_table")?.text()?),
             6 => out.attributes.push(key_value_and_unit(value.bytes(&reader, "attribute_table")?)?),
             7 => {
                 let mut inner = value.bytes(&reader, "stack_table")?;

@@ -58,7 +58,6 @@ mod error;
 pub mod keys;
 mod model;
 mod packet;
-mod proto;
 pub mod request;
 mod seal;
 pub mod view;
@@ -67,10 +66,11 @@ pub use builder::{Builder, CUT, MAX_PACKET_BYTES, MAX_STACK_FRAMES, MAX_TEXT_BYT
 pub use check::Problem;
 pub use context::{MAX_CONTEXT_ATTRIBUTES, MAX_CONTEXT_TEXT_BYTES, ProcessContext};
 pub use decode::{Limits, packet_id, ungzip};
-pub use error::{AddError, DecodeError, Wrong};
+pub use error::AddError;
 pub use model::{
     BuildId, Control, Frame, FrameId, FrameKind, Line, Link, Mapping, Names, Process, ProcessId,
     Sample, SampleKind, Status, Unnamed, Window,
 };
 pub use packet::{Packet, PacketId, gzip};
 pub use request::Request;
+pub use wire::proto::{DecodeError, Wrong};

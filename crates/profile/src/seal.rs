@@ -18,8 +18,8 @@ use crate::builder::{Attribute, AttributeValue, Builder, Group, Word};
 use crate::keys;
 use crate::model::SampleKind;
 use crate::packet::{Packet, PacketId};
-use crate::proto::Writer;
 use model::intern::item;
+use wire::proto::Writer;
 
 pub(crate) fn seal(builder: &mut Builder) -> Packet {
     let common = Common::of(builder);

@@ -9,3 +9,4 @@
 pub mod door;
 pub mod live;
 pub mod nats;
+pub mod proto;

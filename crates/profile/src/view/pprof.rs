@@ -18,11 +18,11 @@ use hashbrown::HashMap;
 use super::weights::{MAX_LINES, measure};
 use crate::keys;
 use crate::packet::gzip;
-use crate::proto::Writer;
 use crate::request::{
     AttributeValue, Dictionary, LinkEntry, Profile, Request, ResourceProfiles, Sample,
 };
 use model::intern::{Lists, Table, Texts};
+use wire::proto::{Writer, bits};
 
 /// A label of a sample: key, then text or number.
 type Label = (u32, u32, i64);
@@ -351,9 +351,4 @@ impl Pprof {
             out.blob(6, text.as_bytes());
         }
     }
-}
-
-/// A signed number as it stands in a varint.
-fn bits(value: i64) -> u64 {
-    u64::from_le_bytes(value.to_le_bytes())
 }

@@ -1,4 +1,4 @@
-//! Protocol Buffers' wire format: as much of it as profiles need.
+//! Protocol Buffers' wire format: as much of it as profiles need, and bodies in gzip.
 //!
 //! ```text
 //! field   = key value;  key = varint (number << 3 | type)
@@ -7,16 +7,22 @@
 //! type 2  varint length, then so many bytes: text, message, packed numbers
 //! ```
 
-use crate::error::{DecodeError, Wrong};
+mod error;
+mod gzip;
+
+pub use error::{DecodeError, Wrong};
+pub use gzip::{is_gzip, ungzip};
 
 /// Writes fields into one buffer. Values that are zero or empty are left out, as proto3 does; elements of repeated fields are not.
 #[derive(Debug, Default)]
-pub(crate) struct Writer {
-    pub(crate) bytes: Vec<u8>,
+pub struct Writer {
+    /// What was written.
+    pub bytes: Vec<u8>,
 }
 
 impl Writer {
-    pub(crate) fn varint(&mut self, mut value: u64) {
+    /// A bare number.
+    pub fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push(value.to_le_bytes()[0] | 0x80);
             value >>= 7;
@@ -28,7 +34,8 @@ impl Writer {
         self.varint(u64::from(field << 3 | wire));
     }
 
-    pub(crate) fn uint(&mut self, field: u32, value: u64) {
+    /// A number.
+    pub fn uint(&mut self, field: u32, value: u64) {
         if value != 0 {
             self.key(field, 0);
             self.varint(value);
@@ -36,43 +43,43 @@ impl Writer {
     }
 
     /// A number that is there also when it is 0: a member of a oneof.
-    pub(crate) fn uint_always(&mut self, field: u32, value: u64) {
+    pub fn uint_always(&mut self, field: u32, value: u64) {
         self.key(field, 0);
         self.varint(value);
     }
 
-    pub(crate) fn fixed64(&mut self, field: u32, value: u64) {
+    /// A number of eight bytes.
+    pub fn fixed64(&mut self, field: u32, value: u64) {
         if value != 0 {
             self.key(field, 1);
             self.bytes.extend_from_slice(&value.to_le_bytes());
         }
     }
 
-    pub(crate) fn text(&mut self, field: u32, value: &str) {
+    /// Text.
+    pub fn text(&mut self, field: u32, value: &str) {
         if !value.is_empty() {
             self.blob(field, value.as_bytes());
         }
     }
 
     /// Bytes or text, also when empty.
-    pub(crate) fn blob(&mut self, field: u32, value: &[u8]) {
+    pub fn blob(&mut self, field: u32, value: &[u8]) {
         self.key(field, 2);
         self.varint(value.len() as u64);
         self.bytes.extend_from_slice(value);
     }
 
-    pub(crate) fn packed(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
+    /// A repeated number.
+    pub fn packed(&mut self, field: u32, values: impl IntoIterator<Item = u64>) {
         let mut values = values.into_iter().peekable();
         if values.peek().is_some() {
             self.message(field, |w| values.for_each(|value| w.varint(value)));
         }
     }
 
-    pub(crate) fn packed_fixed64(
-        &mut self,
-        field: u32,
-        values: impl ExactSizeIterator<Item = u64>,
-    ) {
+    /// A repeated number of eight bytes.
+    pub fn packed_fixed64(&mut self, field: u32, values: impl ExactSizeIterator<Item = u64>) {
         if values.len() != 0 {
             self.key(field, 2);
             self.varint(8 * values.len() as u64);
@@ -81,7 +88,7 @@ impl Writer {
     }
 
     /// A message, also when empty. Its length stands before it and is known after it: a short one costs no move.
-    pub(crate) fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
+    pub fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
         self.key(field, 2);
         let at = self.bytes.len();
         self.bytes.push(0);
@@ -102,34 +109,77 @@ impl Writer {
 
 /// The value of a field.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Value<'a> {
+pub enum Value<'a> {
+    /// Type 0.
     Varint(u64),
+    /// Type 1.
     Fixed64(u64),
+    /// Type 5, which no field that is read has.
     Fixed32,
+    /// Type 2.
     Bytes(Reader<'a>),
 }
 
-/// Reads the fields of one message, and knows where in the request it is.
+/// Reads the fields of one message, and knows where in the whole message it is. Takes no memory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a> {
-    pub(crate) bytes: &'a [u8],
-    /// Where `bytes` begins in the request.
-    pub(crate) offset: usize,
+pub struct Reader<'a> {
+    /// What is left to read.
+    pub bytes: &'a [u8],
+    /// Where `bytes` begins in the whole message.
+    pub offset: usize,
     /// What is read, for errors.
-    pub(crate) path: &'static str,
+    pub path: &'static str,
+}
+
+/// Bits of a varint as protobuf's signed numbers have them.
+#[must_use]
+pub const fn signed(value: u64) -> i64 {
+    i64::from_le_bytes(value.to_le_bytes())
+}
+
+/// A signed number as it stands in a varint.
+#[must_use]
+pub const fn bits(value: i64) -> u64 {
+    u64::from_le_bytes(value.to_le_bytes())
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn wrong(&self, wrong: Wrong) -> DecodeError {
+    /// Of a whole message of this name.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8], path: &'static str) -> Self {
+        Self { bytes, offset: 0, path }
+    }
+
+    /// All that is left, as text.
+    ///
+    /// # Errors
+    ///
+    /// Where it is not UTF-8.
+    pub fn text(self) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.bytes).map_err(|error| DecodeError {
+            offset: self.offset + error.valid_up_to(),
+            path: self.path,
+            wrong: Wrong::Text,
+        })
+    }
+
+    /// An error at this place.
+    pub fn wrong(&self, wrong: Wrong) -> DecodeError {
         DecodeError { offset: self.offset, path: self.path, wrong }
     }
 
     /// The same bytes as a message or field of this name.
-    pub(crate) fn named(self, path: &'static str) -> Self {
+    #[must_use]
+    pub fn named(self, path: &'static str) -> Self {
         Self { path, ..self }
     }
 
-    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+    /// The next bytes.
+    ///
+    /// # Errors
+    ///
+    /// When there are fewer.
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
         let Some((taken, rest)) = self.bytes.split_at_checked(length) else {
             return Err(self.wrong(Wrong::Cut { needed: length, present: self.bytes.len() }));
         };
@@ -138,7 +188,12 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    pub(crate) fn varint(&mut self) -> Result<u64, DecodeError> {
+    /// A bare number.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes end in it, or it has more than 64 bits.
+    pub fn varint(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0u64;
         for (place, &byte) in self.bytes.iter().take(10).enumerate() {
             let bits = u64::from(byte & 0x7f);
@@ -158,13 +213,22 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    pub(crate) fn fixed64(&mut self) -> Result<u64, DecodeError> {
+    /// A bare number of eight bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes end in it.
+    pub fn fixed64(&mut self) -> Result<u64, DecodeError> {
         let bytes = self.take(8)?;
         Ok(bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
     }
 
-    /// The next field, or `None` at the end.
-    pub(crate) fn field(&mut self) -> Result<Option<(u32, Value<'a>)>, DecodeError> {
+    /// Number and value of the next field, or `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// Where the bytes are no field.
+    pub fn field(&mut self) -> Result<Option<(u32, Value<'a>)>, DecodeError> {
         if self.bytes.is_empty() {
             return Ok(None);
         }
@@ -198,25 +262,35 @@ impl<'a> Reader<'a> {
 
 impl<'a> Value<'a> {
     /// As a number; `of` is for the error.
-    pub(crate) fn number(self, of: &Reader<'_>) -> Result<u64, DecodeError> {
+    ///
+    /// # Errors
+    ///
+    /// When it is something else.
+    pub fn number(self, of: &Reader<'_>) -> Result<u64, DecodeError> {
         match self {
             Self::Varint(value) => Ok(value),
             _ => Err(of.wrong(Wrong::Type { expected: "varint" })),
         }
     }
 
-    pub(crate) fn fixed(self, of: &Reader<'_>) -> Result<u64, DecodeError> {
+    /// As a number of eight bytes; `of` is for the error.
+    ///
+    /// # Errors
+    ///
+    /// When it is something else.
+    pub fn fixed(self, of: &Reader<'_>) -> Result<u64, DecodeError> {
         match self {
             Self::Fixed64(value) => Ok(value),
             _ => Err(of.wrong(Wrong::Type { expected: "8 bytes" })),
         }
     }
 
-    pub(crate) fn bytes(
-        self,
-        of: &Reader<'_>,
-        path: &'static str,
-    ) -> Result<Reader<'a>, DecodeError> {
+    /// As text or a message of this name; `of` is for the error.
+    ///
+    /// # Errors
+    ///
+    /// When it is something else.
+    pub fn bytes(self, of: &Reader<'_>, path: &'static str) -> Result<Reader<'a>, DecodeError> {
         match self {
             Self::Bytes(reader) => Ok(reader.named(path)),
             _ => Err(of.wrong(Wrong::Type { expected: "length and bytes" })),

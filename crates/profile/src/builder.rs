@@ -35,7 +35,8 @@ pub const CUT: &str = "…[cut]";
 ///
 /// Values are kept once, however often they come, so a sample whose stack was seen costs a few dozen bytes. Nothing of it
 /// shows in the packet: the same samples in another order, or with more frames and processes that no sample has, give the
-/// same bytes. What a builder holds is bounded by [`MAX_PACKET_BYTES`] of the packet it would write.
+/// same bytes. What a builder holds is bounded by [`MAX_PACKET_BYTES`] of the packet it would write, and one frame that
+/// had no room.
 #[derive(Debug)]
 pub struct Builder {
     pub(crate) window: Window,
@@ -214,7 +215,8 @@ impl Builder {
         Ok(self.labels.intern(&labels))
     }
 
-    /// A frame that stacks of this packet can hold. Whoever resolves addresses keeps the number for the packet's time.
+    /// A frame that stacks of this packet can hold. Whoever resolves addresses may keep the number for the packet's time, or ask again: one
+    /// that is known has room, however full the packet is.
     ///
     /// # Errors
     ///
@@ -224,7 +226,6 @@ impl Builder {
             Names::Known(lines) => lines,
             Names::Unnamed(_) => &[],
         };
-        self.room(256 + 64 * lines.len())?;
         let before = self.locations.len();
         let mut named = std::mem::take(&mut self.named);
         named.clear();
@@ -247,10 +248,14 @@ impl Builder {
             ],
         };
         let id = self.locations.intern(item);
-        if self.locations.len() > before {
+        let is_new = self.locations.len() > before;
+        if is_new {
             self.bytes += 64 + 32 * named.len();
         }
         self.named = named;
+        if is_new {
+            self.room(256 + 64 * lines.len())?;
+        }
         Ok(FrameId(id))
     }
 

@@ -480,6 +480,24 @@ fn a_full_packet_says_so_and_can_be_read() {
     assert_eq!(cut as u64, names);
 }
 
+/// Whoever kept its number would not have asked: that nobody did may not end a packet earlier.
+#[test]
+fn s3_a_frame_that_is_known_is_given_again_however_full_the_packet_is() {
+    let mut builder = Builder::new(WINDOW, ON_CPU);
+    let mut frame = |address: u64| {
+        let name = format!("{address}{}", "n".repeat(100_000));
+        let line = Line { function: &name, ..Line::default() };
+        let names = Names::Known(&[line]);
+        builder.frame(&Frame { kind: FrameKind::Native, mapping: None, address, names })
+    };
+    let known: Vec<_> = (0..).map_while(|address| frame(address).ok()).collect();
+    assert!(known.len() > 1000, "{}", known.len());
+    let again = known.len() as u64;
+    assert_eq!(frame(again + 1), Err(AddError::Full));
+    let given: Vec<_> = (0..again).map(|address| frame(address).unwrap()).collect();
+    assert_eq!(given, known);
+}
+
 #[test]
 fn attributes_are_those_of_the_conventions() {
     let toys =

@@ -129,6 +129,12 @@ impl SourceLines {
         answer
     }
 
+    /// Drops all that was read.
+    pub(super) fn forget(&mut self) {
+        self.known = HashMap::new();
+        (self.bytes, self.answers) = (0, 0);
+    }
+
     /// What was not read.
     pub(super) const fn left_out(&self) -> LinesLeftOut {
         self.left_out

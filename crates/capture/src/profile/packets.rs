@@ -103,10 +103,11 @@ impl Packer {
         self
     }
 
-    /// Empties all caches of frames. No byte of a packet depends on it.
+    /// Empties all caches of frames and of debug information. No byte of a packet depends on it.
     pub fn forget(&mut self) {
         let halves = [&mut self.on_cpu, &mut self.off_cpu];
         halves.into_iter().filter_map(|it| it.open.as_mut()).for_each(OpenPacket::forget);
+        self.common.namers.lines.forget();
     }
 
     /// Gives the packets that are over because no sample before this moment comes any more. What was lost is told in the

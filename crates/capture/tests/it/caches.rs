@@ -84,7 +84,8 @@ fn s3_packets_are_the_same_whatever_caches_hold_and_forget() {
         for seed in 1..=3 {
             let mut random = Random(seed);
             let packer = packer().with_cache_entries(entries);
-            let found = packets(&samples, packer, || random.is_one_of(2 * seed));
+            // Debug information is found again each time, which takes longer than all else.
+            let found = packets(&samples, packer, || random.is_one_of(16 * seed));
             assert!(found == expected, "{entries} entries, seed {seed}");
         }
     }

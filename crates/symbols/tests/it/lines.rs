@@ -264,24 +264,89 @@ fn every_address_has_the_line_that_binutils_tell() {
     }
 }
 
+/// Files with debug information, each with the file of its code: programs of all compilers, this one, the C library if its own is installed.
+fn files(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let own = std::env::current_exe().unwrap();
+    let mut files: Vec<_> =
+        programs(folder).into_iter().chain([own]).map(|path| (path.clone(), path)).collect();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let library = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+    let library = library.map(PathBuf::from).find(|path| path.ends_with("libc.so.6"));
+    let separate = library.and_then(|library| {
+        let id = DebugLinks::of(&*fs::read(&library).unwrap())?.build_id?;
+        let digits: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (first, rest) = digits.split_at(2);
+        Some((format!("/usr/lib/debug/.build-id/{first}/{rest}.debug").into(), library))
+    });
+    match separate.filter(|(debug, _): &(PathBuf, _)| debug.exists()) {
+        Some(both) => files.push(both),
+        None => testkit::skip("debug information of the C library is not installed"),
+    }
+    files
+}
+
+/// Puts them into another order, for each seed its own: numbers of an xorshift.
+fn shuffle<T>(all: &mut [T], seed: u64) {
+    let mut random = seed;
+    for last in (1..all.len()).rev() {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        all.swap(last, usize::try_from(random % (last as u64 + 1)).unwrap());
+    }
+}
+
 #[test]
-fn an_answer_does_not_depend_on_what_was_asked_or_kept() {
+fn an_answer_depends_on_file_and_address_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    for (debug, code) in files(folder.path()) {
+        let file = File::open(&debug).unwrap();
+        let reading = || ReadCache::new(&file);
+        let addresses = Program::open(&debug).addresses(&code, 50);
+        let mut first = Lines::of(&reading(), None).unwrap();
+        let mut known: Vec<_> = addresses
+            .into_iter()
+            .map(|address| (address, first.find(&reading(), None, address)))
+            .collect();
+        let told =
+            known.iter().filter(|(_, answer)| answer.as_ref().is_ok_and(|it| !it.is_empty()));
+        assert!(told.count() > 5, "{}", debug.display());
+        // As much as is needed, an eighth of it, and none.
+        for (seed, room) in [(1, usize::MAX), (2, first.bytes() / 8), (3, 0)] {
+            shuffle(&mut known, seed);
+            let mut lines = Lines::with_room(&reading(), None, room).unwrap();
+            for (address, expected) in known.iter().chain(known.iter().rev()) {
+                let found = lines.find(&reading(), None, *address);
+                assert_eq!(found, *expected, "{address:#x} of {} in {room}", debug.display());
+            }
+        }
+        // Of whom nothing was asked before, and where all bytes are at hand.
+        let whole = fs::read(&debug).unwrap();
+        for (address, expected) in known.iter().take(5) {
+            let mut lines = Lines::of(&*whole, None).unwrap();
+            let found = lines.find(&*whole, None, *address);
+            assert_eq!(found, *expected, "{address:#x} of {}, first", debug.display());
+        }
+    }
+}
+
+#[test]
+fn units_are_dropped_where_there_is_no_room() {
     let folder = tempfile::tempdir().unwrap();
     let command = ["rustc", "-O", "-g"];
     let Some(path) = compiled(folder.path(), "lines.rs", RUST, &command) else { return };
     let mut program = Program::open(&path);
     let addresses = program.addresses(&path, 500);
-    let forward: Vec<_> = addresses.iter().map(|address| program.find(*address)).collect();
-    assert!(forward.iter().filter(|lines| lines.len() > 1).count() > 50);
+    let deep = addresses.iter().filter(|address| program.find(**address).len() > 1).count();
+    assert!(deep > 50, "{deep}");
     let kept = program.lines.bytes();
     for room in [0, kept / 8] {
         let mut small = Lines::with_room(&ReadCache::new(&program.file), None, room).unwrap();
-        let mut fewest = usize::MAX;
-        for (address, expected) in addresses.iter().zip(&forward).rev() {
-            let found = small.find(&ReadCache::new(&program.file), None, *address).unwrap();
-            assert_eq!(found, *expected, "{address:#x} in {room} bytes");
-            fewest = fewest.min(small.bytes());
-        }
+        let bytes = addresses.iter().map(|address| {
+            small.find(&ReadCache::new(&program.file), None, *address).unwrap();
+            small.bytes()
+        });
+        let fewest = bytes.min().unwrap();
         assert!(fewest < kept / 2, "{fewest} of {kept}");
     }
 }

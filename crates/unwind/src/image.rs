@@ -165,12 +165,12 @@ impl<'a> Image<'a> {
             }
             let mut indexes =
                 programs.iter().filter(|it| it.p_type(endian) == elf::PT_GNU_EH_FRAME);
-            let has_gap = indexes.next().is_some_and(|index| {
+            let gaps = indexes.next().map_or_else(Vec::new, |index| {
                 let bytes = index.data(endian, file).unwrap_or_default();
-                v8::has_gap(bytes, index.p_vaddr(endian))
+                v8::gaps(bytes, index.p_vaddr(endian))
             });
-            if has_gap {
-                image.builtins = v8::builtins(&sections, endian, file);
+            if !gaps.is_empty() {
+                image.builtins = v8::builtins(&sections, endian, file, &gaps);
             }
         }
         if image.code.is_empty() {

@@ -1,7 +1,9 @@
 //! Tables of the files of this machine.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -10,7 +12,7 @@ use gimli::{
     UnwindSection, X86_64,
 };
 use gopclntab::StackKind;
-use object::{Object, ObjectSection, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol, ReadCache};
 use unwind::{Cfa, Image, Rule, Table};
 
 /// The files that this process has mapped: its own, the loader and the C library.
@@ -153,6 +155,68 @@ fn builtins_of_v8_keep_frame_pointers() {
     assert_ne!(table.find(main), frame_pointers);
 }
 
+/// A file that counts how often something is read of it.
+struct Counted<'a> {
+    bytes: Cursor<&'a [u8]>,
+    reads: &'a Cell<usize>,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.reads.set(self.reads.get() + 1);
+        self.bytes.read(to)
+    }
+}
+
+impl Seek for Counted<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.bytes.seek(to)
+    }
+}
+
+/// A library with much code that it does not describe, as BOLT leaves it, may have names of many megabytes.
+#[test]
+fn of_symbols_outside_of_code_that_may_be_v8_s_no_name_is_read() {
+    const NAMES: usize = 3000;
+    if !testkit::is_installed("gcc") {
+        testkit::skip("gcc is not installed");
+        return;
+    }
+    let data: String = (0..NAMES).map(|n| format!("name_{n}: .byte 0\\n")).collect();
+    let source = format!(
+        r#"
+__attribute__((noinline)) int before(int n) {{ return n * 3; }}
+asm(".type Builtins_JSEntry, @function\nBuiltins_JSEntry: .skip 0x60000\n.size Builtins_JSEntry, 0x60000");
+int main(int c, char **v) {{ return before(c); }}
+asm(".data\n{data}.text");
+"#
+    );
+    let bytes = compiled("names", &source, &["-O1", "-fno-toplevel-reorder"]);
+    let reads = Cell::new(0);
+    let file = ReadCache::new(Counted { bytes: Cursor::new(&bytes), reads: &reads });
+    let image = Image::parse(&file).unwrap();
+    assert!(reads.get() < NAMES / 10, "{}", reads.get());
+    let symbols = object::File::parse(&*bytes).unwrap();
+    let address = |name| symbols.symbols().find(|it| it.name() == Ok(name)).unwrap().address();
+    let (table, _) = Table::of(&image).unwrap();
+    let frame_pointers = Rule::frame_pointers(image.architecture());
+    assert_eq!(table.find(address("Builtins_JSEntry")), frame_pointers);
+    assert_ne!(table.find(address("before")), frame_pointers);
+}
+
+/// A program of C, as its file is.
+fn compiled(name: &str, source: &str, options: &[&str]) -> Vec<u8> {
+    let folder = std::env::temp_dir().join(format!("unwind-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (file, program) = (folder.join("program.c"), folder.join("program"));
+    fs::write(&file, source).unwrap();
+    let status = Command::new("gcc").args(options).arg("-o").args([&program, &file]).status();
+    assert!(status.unwrap().success());
+    let bytes = fs::read(&program).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    bytes
+}
+
 /// What GCC puts elsewhere of a function has a symbol of its own, which the call frame information must lead to without it.
 #[test]
 fn the_parts_of_a_function_are_found_without_symbols() {
@@ -168,14 +232,7 @@ int main(int c, char **v) { return first(c, v) + second(c); }
         testkit::skip("gcc is not installed");
         return;
     }
-    let folder = std::env::temp_dir().join(format!("unwind-parts-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let (source, program) = (folder.join("parts.c"), folder.join("parts"));
-    fs::write(&source, SOURCE).unwrap();
-    let status = Command::new("gcc").args(["-O2", "-o"]).arg(&program).arg(&source).status();
-    assert!(status.unwrap().success());
-    let bytes = fs::read(&program).unwrap();
-    fs::remove_dir_all(&folder).unwrap();
+    let bytes = compiled("parts", SOURCE, &["-O2"]);
     let file = object::File::parse(&*bytes).unwrap();
     let image = Image::parse(&*bytes).unwrap();
     let symbol = |name: &str| {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crc32c::crc32c;
 use mapper::job::{self, Entry, Known};
+use model::with_causes;
 use tracedir::ClassCache;
 
 use crate::block::{Summarised, Told};
@@ -81,7 +82,7 @@ impl Hands {
         };
         done.unwrap_or_else(|error| Outcome::Failed {
             place: place(work, step),
-            problem: causes(&error),
+            problem: with_causes(&error),
         })
     }
 
@@ -310,7 +311,7 @@ impl Folding {
 
 /// Why neighbours do not merge; a window that began with less than it has to know begins again with more.
 fn unmerged(error: &Error) -> Report {
-    let problem = causes(error);
+    let problem = with_causes(error);
     match error {
         Error::Summary(stitch::Error::StaleAssumption { .. }) => Report::Stale { problem },
         _ => Report::Failed { place: "a merge".to_owned(), problem },
@@ -333,18 +334,9 @@ fn place(work: &Work, step: &Step) -> String {
     format!("window {part} of {}", names.join(", "))
 }
 
-/// An error and its causes, on one line.
-pub fn causes(error: &dyn std::error::Error) -> String {
-    let next = std::iter::successors(Some(error), |error| error.source());
-    let mut lines: Vec<String> = next.map(ToString::to_string).collect();
-    // A transparent error says what its cause says.
-    lines.dedup();
-    lines.join(": ")
-}
-
 impl Refused {
     /// As it is told.
     pub(crate) fn line(&self) -> String {
-        causes(self)
+        with_causes(self)
     }
 }

@@ -36,7 +36,7 @@ mod work;
 pub use analyse::{Answer, Options, analyse};
 pub use block::{MAX_FINDINGS, Summarised, Told};
 pub use error::{BadTask, Damage, Error, Refused};
-pub use hands::{CacheOptions, Folding, Hands, causes};
+pub use hands::{CacheOptions, Folding, Hands};
 pub use id::BlockId;
 pub use task::{
     Kept, MAX_REPORT_BYTES, MAX_TASK_BYTES, Report, TASK_BASE_BYTES, TASK_FACTOR, TASK_VERSION,

@@ -68,7 +68,7 @@ impl Channels {
     }
 
     async fn connect(&self, url: &Url) -> Result<Channel> {
-        let failed = |error: tonic::transport::Error| lost(url, blocks::causes(&error));
+        let failed = |error: tonic::transport::Error| lost(url, model::with_causes(&error));
         let channel = Endpoint::from_shared(url.to_string())
             .map_err(failed)?
             .connect_timeout(CONNECT)

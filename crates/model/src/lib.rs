@@ -1,4 +1,4 @@
-//! Identities, times, names of system calls and samples of profiles that every part of Throughline shares.
+//! Identities, times, names of system calls, samples of profiles and the line of an error, which every part of Throughline shares.
 //!
 //! Vocabulary:
 //! - **timestamp**: nanoseconds since the Unix epoch, as the trace clock says;
@@ -10,6 +10,7 @@
 //!
 //! This crate knows no wire format and does no I/O.
 
+mod causes;
 mod errno;
 mod id;
 pub mod intern;
@@ -17,6 +18,7 @@ pub mod samples;
 mod syscall;
 mod time;
 
+pub use causes::with_causes;
 pub use errno::errno_name;
 pub use id::{CpuId, Fd, Pid, Tid};
 pub use syscall::{compat_syscall_name, syscall_name, syscall_number};

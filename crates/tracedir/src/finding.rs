@@ -3,6 +3,7 @@ use std::io;
 use std::path::PathBuf;
 
 use ctf::DecodeError;
+use model::with_causes;
 
 use crate::error::Error;
 
@@ -107,10 +108,7 @@ impl fmt::Display for Cause {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Trace(error) => {
-                error.fmt(f)?;
-                std::error::Error::source(error).map_or(Ok(()), |source| write!(f, ": {source}"))
-            }
+            Self::Trace(error) => f.write_str(&with_causes(error)),
             Self::Rest { path, offset_bytes, lost_bytes, cause } => write!(
                 f,
                 "{}: packet at byte {offset_bytes}: {cause}; the remaining {lost_bytes} bytes are not read",

@@ -1,6 +1,5 @@
 //! HTTP, with or without TLS.
 
-use std::error::Error as StdError;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use model::with_causes;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
@@ -81,25 +81,12 @@ pub(super) async fn exchange(
     client: &Client,
     request: Request<Full<Bytes>>,
 ) -> std::result::Result<Answer, String> {
-    let answer = client.request(request).await.map_err(|error| causes(&error))?;
+    let answer = client.request(request).await.map_err(|error| with_causes(&error))?;
     let (head, body) = answer.into_parts();
-    let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| causes(&*error))?;
+    let body =
+        Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| with_causes(&*error))?;
     let trailers = body.trailers().cloned().unwrap_or_default();
     Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes(), trailers })
-}
-
-/// An error and what caused it.
-fn causes(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.ends_with(&next) {
-            text = format!("{text}: {next}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// The begin of what a server says, fit for one line.

@@ -15,7 +15,6 @@ use ctf::{DecodeError, StreamClass};
 use model::Timestamp;
 
 use self::packet::{IndexBeside, Packets, Place, Times, differences};
-pub(crate) use self::problem::chain;
 pub use self::problem::{Detail, Problem, Remark, Shown};
 use crate::classes::ClassCache;
 use crate::discover::METADATA;

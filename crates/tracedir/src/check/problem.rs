@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use ctf::MetadataWarning;
+use model::with_causes;
 
 use crate::error::Error;
 use crate::finding::Cause;
@@ -54,7 +55,7 @@ impl fmt::Display for Remark {
 #[non_exhaustive]
 pub enum Problem {
     /// The metadata of a folder is of no use, and with it everything in the folder.
-    #[error("{}", chain(.0))]
+    #[error("{}", with_causes(.0))]
     Metadata(Error),
     /// The metadata says something that a reader reads past.
     #[error("{0}")]
@@ -174,11 +175,6 @@ impl fmt::Display for Shown {
             None => f.write_str("nothing"),
         }
     }
-}
-
-pub(crate) fn chain(error: &Error) -> String {
-    std::error::Error::source(error)
-        .map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
 
 impl Problem {

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ctf::{CtfVersion, EnvValue};
-use model::Timestamp;
+use model::{Timestamp, with_causes};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -144,7 +144,7 @@ impl Contents {
             Ok(recording) => recording,
             // A chunk in which nothing was recorded.
             Err(Error::NoTrace { .. }) => return,
-            Err(error) => return self.problem(crate::check::chain(&error)),
+            Err(error) => return self.problem(with_causes(&error)),
         };
         let mut findings = Findings::default();
         let surveys = recording.survey_by(told, &mut findings);

@@ -11,7 +11,7 @@ use ctf::Scope;
 use ctf::filter::Filter;
 use ctf::format::text::{HeaderFields, TextOptions, TextWriter, TimeStyle};
 use ctf::format::{Output, StreamText};
-use model::Timestamp;
+use model::{Timestamp, with_causes};
 use relay::NetworkLosses;
 use server::live::{
     Begin, Lost, MAX_STREAMS_TOLD, StreamState, TailEvent, TailRequest, TailSender, TailState,
@@ -43,20 +43,9 @@ pub(super) fn run(
     let options = Options { memory, ..options(request.begin) };
     let why = match follow(relay, request, options, filter, network, &page) {
         Ok(why) => why.to_owned(),
-        Err(error) => chain(&error),
+        Err(error) => with_causes(&error),
     };
     page.end(&why);
-}
-
-/// An error with its causes.
-fn chain(error: &Error) -> String {
-    let mut said = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        said.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    said
 }
 
 /// Gives why there is no more.

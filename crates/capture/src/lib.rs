@@ -13,6 +13,7 @@
 
 mod error;
 pub mod kernel;
+mod object;
 mod preflight;
 pub mod profile;
 

@@ -35,7 +35,6 @@ use crate::error::Result;
 use crate::preflight::Unavailable;
 
 pub use encode::EncodeError;
-pub(crate) use programs::log_libbpf;
 pub use record::RecordError;
 pub use sink::RelayError;
 

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::{self, Read};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::process;
 use std::rc::Rc;
@@ -13,8 +12,8 @@ use libbpf_rs::btf::types::{DataSec, Typedef, Var};
 use libbpf_rs::query::{LinkInfo, ProgInfoIter};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{
-    Iter, Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, PrintLevel, ProgramInput,
-    ProgramMut, RingBuffer, RingBufferBuilder, libbpf_sys,
+    Iter, Link, MapCore, MapFlags, MapHandle, MapType, ProgramInput, ProgramMut, RingBuffer,
+    RingBufferBuilder, libbpf_sys,
 };
 
 use super::calls::{self, Call, Kind};
@@ -23,6 +22,7 @@ use super::record;
 use super::sorter::Sorter;
 use super::{Group, Processes};
 use crate::error::{Error, Result};
+use crate::object::Storage;
 
 #[allow(
     clippy::all,
@@ -53,16 +53,6 @@ pub(super) struct Settings<'a> {
     pub(super) groups: &'a BTreeSet<Group>,
 }
 
-/// Where the loaded object lives; it must outlive [`Programs`].
-#[derive(Debug)]
-pub(super) struct Storage(MaybeUninit<OpenObject>);
-
-impl Storage {
-    pub(super) fn new() -> Self {
-        Self(MaybeUninit::uninit())
-    }
-}
-
 /// The ring of one CPU and the records of it that wait for their turn.
 pub(super) struct Ring {
     buffer: RingBuffer<'static>,
@@ -83,13 +73,13 @@ impl<'obj> Programs<'obj> {
     /// # Errors
     /// [`Error::Bpf`] when the kernel refuses.
     pub(super) fn load(storage: &'obj mut Storage, settings: &Settings<'_>) -> Result<Self> {
-        log_libbpf();
-        let mut open = KernelSkelBuilder::default()
-            .open(&mut storage.0)
-            .map_err(Error::bpf("open the eBPF programs"))?;
-        configure(&mut open, settings);
-        leave_out_unknown(&mut open);
-        let skeleton = open.load().map_err(Error::bpf("load the eBPF programs"))?;
+        let skeleton = storage.load(|place| {
+            let opened = KernelSkelBuilder::default().open(place);
+            let mut open = opened.map_err(Error::bpf("open the eBPF programs"))?;
+            configure(&mut open, settings);
+            leave_out_unknown(&mut open);
+            open.load().map_err(Error::bpf("load the eBPF programs"))
+        })?;
         let mut programs = Self { skeleton, links: vec![], ring_maps: vec![], rings: vec![] };
         programs.list_processes(settings.processes)?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::bpf("count the CPUs"))?;
@@ -265,20 +255,6 @@ impl StateDump {
 /// The kernel ends a read early after many objects, or on a signal.
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-}
-
-/// What libbpf has to say goes into the log.
-pub(crate) fn log_libbpf() {
-    libbpf_rs::set_print(Some((PrintLevel::Info, log)));
-}
-
-fn log(level: PrintLevel, message: String) {
-    let message = message.trim_end();
-    match level {
-        PrintLevel::Debug => tracing::trace!(target: "libbpf", message),
-        PrintLevel::Info => tracing::debug!(target: "libbpf", message),
-        PrintLevel::Warn => tracing::warn!(target: "libbpf", message),
-    }
 }
 
 /// The order in which groups are attached.

@@ -9,11 +9,12 @@ use rustix::event::{Timespec, epoll};
 
 use super::delivery::{Courier, Lost};
 use super::dumper::Dumper;
-use super::programs::{Programs, Settings, Storage};
+use super::programs::{Programs, Settings};
 use super::schema::Schema;
 use super::sink::Recording;
 use super::{Config, Group, Report, clock, encode};
 use crate::error::{Error, Result};
+use crate::object::Storage;
 
 /// How long a record waits for earlier ones that come after it. Far longer than an interrupt lasts; only a virtual
 /// machine that is stopped in mid-interrupt can exceed it.

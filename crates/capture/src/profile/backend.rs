@@ -12,9 +12,10 @@ use super::copies::{Copies, threads};
 use super::off_cpu::Pace;
 use super::perf::{ALL_PROCESSES, SideBand};
 use super::processes::{Process, Processes};
-use super::programs::{Counts, Programs, Storage};
+use super::programs::{Counts, Programs};
 use super::{Config, Means};
 use crate::error::{Error, Result};
+use crate::object::Storage;
 use crate::preflight;
 
 /// What takes samples.

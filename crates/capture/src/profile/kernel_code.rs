@@ -8,14 +8,16 @@ use std::collections::HashSet;
 use std::fs;
 use std::sync::Arc;
 
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramInput};
+use model::with_causes;
 use profile::Unnamed;
 use symbols::{Kallsyms, KernelFunction, KernelFunctions};
 
 use super::KernelFrame;
 use super::change::{Change, Timed};
 use super::sample::RawSample;
-use crate::kernel::log_libbpf;
+use crate::error::{Error, Result};
+use crate::object;
 
 /// Addresses that the kernel is asked for between two ticks, at some 2 µs each; what is beyond has no name.
 const MAX_QUESTIONS: usize = 8192;
@@ -159,7 +161,8 @@ impl Namer {
             *self = match load() {
                 Ok(object) => Self::Loaded(object),
                 Err(error) => {
-                    tracing::debug!(%error, "the kernel's functions are listed");
+                    let error = with_causes(&error);
+                    tracing::debug!(error, "the kernel's functions are listed");
                     Self::Refused(Kallsyms::of(&fs::read("/proc/kallsyms").unwrap_or_default()))
                 }
             };
@@ -179,10 +182,12 @@ impl Namer {
     }
 }
 
-fn load() -> libbpf_rs::Result<Object> {
-    log_libbpf();
-    let object = include_bytes!(concat!(env!("OUT_DIR"), "/names.bpf.o"));
-    ObjectBuilder::default().open_memory(object)?.load()
+fn load() -> Result<Object> {
+    let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/names.bpf.o"));
+    object::load(|| {
+        let loaded = ObjectBuilder::default().open_memory(bytes).and_then(OpenObject::load);
+        loaded.map_err(Error::bpf("load the program that names the kernel's functions"))
+    })
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::processes::{Process, Processes};
 use super::python;
 use super::spans::Spans;
 use crate::error::{Error, Result};
-use crate::kernel::log_libbpf;
+use crate::object::Storage;
 
 #[allow(
     clippy::all,
@@ -36,7 +36,7 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/profile.skel.rs"));
 }
 
-use skeleton::{ProfileSkel, ProfileSkelBuilder};
+use skeleton::{OpenProfileSkel, ProfileSkel, ProfileSkelBuilder};
 
 /// `struct mapping` of `bpf/sample.h`.
 const MAPPING_WORDS: usize = 5;
@@ -51,16 +51,6 @@ const NO_ROWS: u32 = u32::MAX;
 /// Bytes of the ring: a MiB for each CPU, but at least 8 and at most 64.
 pub(super) fn ring_bytes(cpus: u32) -> u32 {
     cpus.checked_next_power_of_two().unwrap_or(64).clamp(8, 64) << 20
-}
-
-/// Where the loaded object lives; it must outlive [`Programs`].
-#[derive(Debug)]
-pub(super) struct Storage(MaybeUninit<OpenObject>);
-
-impl Storage {
-    pub(super) fn new() -> Self {
-        Self(MaybeUninit::uninit())
-    }
 }
 
 /// What the program counted, on all CPUs.
@@ -117,30 +107,13 @@ impl<'obj> Programs<'obj> {
     /// # Errors
     /// [`Error::Bpf`] when the kernel refuses.
     pub(super) fn load(storage: &'obj mut Storage, config: &Config) -> Result<Self> {
-        log_libbpf();
-        let mut open = ProfileSkelBuilder::default()
-            .open(&mut storage.0)
-            .map_err(Error::bpf("open the sampling program"))?;
-        if let Some(rodata) = open.maps.rodata_data.as_mut() {
-            rodata.own_tgid = process::id().cast_signed();
-            rodata.only_listed = config.processes.is_some();
-        }
-        open.progs.on_switch.set_autoload(config.off_cpu);
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::bpf("count the CPUs"))?;
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
-        open.maps.waits.set_max_entries(cpus).map_err(Error::bpf("open the sampling program"))?;
-        let ring_bytes = ring_bytes(cpus);
-        open.maps
-            .samples
-            .set_max_entries(ring_bytes)
-            .map_err(Error::bpf("open the sampling program"))?;
-        // One for each kind of program: `SCRATCHES` of `bpf/profile.bpf.c`.
-        let scratches = cpus.saturating_mul(2);
-        open.maps
-            .scratches
-            .set_max_entries(scratches)
-            .map_err(Error::bpf("open the sampling program"))?;
-        let skeleton = open.load().map_err(Error::bpf("load the sampling program"))?;
+        let skeleton = storage.load(|place| {
+            let open =
+                open(place, config, cpus).map_err(Error::bpf("open the sampling program"))?;
+            open.load().map_err(Error::bpf("load the sampling program"))
+        })?;
         let mut loaded = Self {
             skeleton,
             links: Vec::new(),
@@ -368,6 +341,24 @@ impl<'obj> Programs<'obj> {
         }
         sum
     }
+}
+
+fn open<'obj>(
+    place: &'obj mut MaybeUninit<OpenObject>,
+    config: &Config,
+    cpus: u32,
+) -> libbpf_rs::Result<OpenProfileSkel<'obj>> {
+    let mut open = ProfileSkelBuilder::default().open(place)?;
+    if let Some(rodata) = open.maps.rodata_data.as_mut() {
+        rodata.own_tgid = process::id().cast_signed();
+        rodata.only_listed = config.processes.is_some();
+    }
+    open.progs.on_switch.set_autoload(config.off_cpu);
+    open.maps.waits.set_max_entries(cpus)?;
+    open.maps.samples.set_max_entries(ring_bytes(cpus))?;
+    // One for each kind of program: `SCRATCHES` of `bpf/profile.bpf.c`.
+    open.maps.scratches.set_max_entries(cpus.saturating_mul(2))?;
+    Ok(open)
 }
 
 /// What a process has mapped, as the program reads it: `struct mapping` of `bpf/sample.h`.

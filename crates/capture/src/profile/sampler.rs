@@ -22,13 +22,14 @@ use super::memory::GivingBack;
 use super::off_cpu::Pacer;
 use super::perf::SideBand;
 use super::processes::{Process, Processes};
-use super::programs::{Storage, ring_bytes};
+use super::programs::ring_bytes;
 use super::queue::{InFlight, Message, Queue};
 use super::sample::{RawSample, StackEnd};
 use super::tables::Tables;
 use super::{Config, Lost, Moment, Report, python, scan};
 use crate::error::{Error, Result};
 use crate::kernel::clock;
+use crate::object::Storage;
 
 /// How often the ring and the side bands are read.
 const TICK: Duration = Duration::from_millis(100);

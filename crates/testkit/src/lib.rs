@@ -9,6 +9,7 @@
 
 use std::process::{Command, Stdio};
 
+pub mod agent;
 pub mod alloc;
 mod bpftrace;
 #[expect(
@@ -29,6 +30,7 @@ pub mod go;
 pub mod lttng;
 pub mod machines;
 pub mod pki;
+pub mod python;
 mod running;
 pub mod s3;
 mod traces;

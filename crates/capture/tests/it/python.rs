@@ -2,89 +2,45 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use ::profile::view::{Weights, folded};
 use ::profile::{Limits, Request};
 use capture::profile::{Config, Packer, PythonEnd, Report, Sample, StackFrame};
+use model::Pid;
+use testkit::python::{self, PRELUDE};
 
 use crate::profile::{Running, Sampling, config, is_conserved};
 use crate::support::{are_installed, can_sample, wait_for};
 
-/// What all programs begin with: `spin` takes so many seconds, and `ready` waits until the test says so.
-const COMMON: &str = r"
-import os, sys, threading, time
-
-def spin(seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        s = 1
-        for i in range(300):
-            s = s * 31 + i & 0xffff
-
-def ready():
-    print('ready', flush=True)
-    sys.stdin.readline()
-";
-
-/// Interpreters of 3.8 and later: on the path by their versions, and those of pyenv.
+/// The installed ones.
 fn interpreters() -> Vec<PathBuf> {
-    let names = (8..=14).map(|minor| format!("python3.{minor}"));
-    let names: Vec<_> = names.chain(["python3".to_owned()]).collect();
-    let mut folders: Vec<PathBuf> =
-        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
-    folders.push("/usr/bin".into());
-    let versions = std::env::home_dir().map(|home| home.join(".pyenv/versions"));
-    let versions = versions.and_then(|versions| fs::read_dir(versions).ok()).into_iter().flatten();
-    folders.extend(versions.flatten().map(|version| version.path().join("bin")));
-    let mut found = BTreeMap::new();
-    for path in folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name))) {
-        let ask = "import os, sys; print(sys.version_info[:2] >= (3, 8), sys.version_info, os.path.realpath(sys.executable))";
-        let Ok(output) = Command::new(&path).args(["-c", ask]).stderr(Stdio::null()).output()
-        else {
-            continue;
-        };
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        if output.status.success() && said.starts_with("True") {
-            found.entry(said).or_insert(path);
-        }
-    }
+    let found = python::interpreters();
     if found.is_empty() {
         testkit::skip("there is no CPython of 3.8 or later");
     }
-    found.into_values().collect()
+    found.into_iter().map(|python| python.path).collect()
 }
 
 /// A program that waits for a word.
-struct Program {
-    running: Running,
-    folder: tempfile::TempDir,
-}
+struct Program(python::Program);
 
 impl Program {
     fn start(python: &Path, source: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("program.py");
-        fs::write(&path, format!("{COMMON}{source}")).unwrap();
-        let mut command = Command::new(python);
-        command.arg(&path).current_dir(folder.path());
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut program = Self { running: Running(child), folder };
-        let mut line = String::new();
-        BufReader::new(program.running.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        program
+        Self(python::Program::start(python, source).unwrap())
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::new(self.0.id().cast_signed())
     }
 
     fn go(&mut self) {
-        self.running.0.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+        self.0.tell("go").unwrap();
     }
 
     /// Samples it until there are so many.
     fn sample(self, samples: usize) -> (Report, Vec<Sample>) {
-        let config = config(Some(vec![self.running.pid()]));
+        let config = config(Some(vec![self.pid()]));
         self.sample_with(config, samples)
     }
 
@@ -99,9 +55,9 @@ impl Program {
 
     /// Samples it until it wrote its log, and gives that.
     fn sample_until_log(mut self) -> (Report, Vec<Sample>, String) {
-        let sampling = Sampling::start(config(Some(vec![self.running.pid()])));
+        let sampling = Sampling::start(config(Some(vec![self.pid()])));
         self.go();
-        let log = self.folder.path().join("log");
+        let log = self.0.folder().join("log");
         wait_for("the log of the program", || log.exists());
         let (report, samples) = sampling.finish();
         is_conserved(&report, &samples);
@@ -213,7 +169,7 @@ fn chains_of_calls_are_whole_and_in_order() {
         for (function, line) in
             [("leaf", "spin(0.02)"), ("inner", "sorted"), ("key", "recurse(300)")]
         {
-            let program = format!("{COMMON}{CHAIN}");
+            let program = format!("{PRELUDE}{CHAIN}");
             let expected = 1 + program.lines().position(|it| it.contains(line)).unwrap();
             for sample in &whole {
                 let found = sample.user.iter().find_map(|frame| match frame {
@@ -387,7 +343,7 @@ fn scripts_that_live_for_a_moment_have_names_too() {
     for python in interpreters().iter().take(1) {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("script.py");
-        fs::write(&script, format!("{COMMON}\ndef work():\n    spin(0.3)\nwork()\n")).unwrap();
+        fs::write(&script, format!("{PRELUDE}\ndef work():\n    spin(0.3)\nwork()\n")).unwrap();
         let command = format!("while :; do {} {}; done", python.display(), script.display());
         let shell = Running::start(Path::new("sh"), &["-c", &command]);
         let sampling = Sampling::start(config(Some(vec![shell.pid()])));
@@ -419,7 +375,7 @@ while True:
     }
     for python in interpreters() {
         let program = Program::start(&python, WAITS);
-        let config = Config { off_cpu: true, ..config(Some(vec![program.running.pid()])) };
+        let config = Config { off_cpu: true, ..config(Some(vec![program.pid()])) };
         let (report, samples) = program.sample_with(config, 200);
         let waits: Vec<_> = samples.iter().filter(|it| it.off_cpu).collect();
         let named = waits.iter().filter(|it| functions(it) == ["<module>", "waits"]).count();

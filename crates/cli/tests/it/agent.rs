@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use profile::request::{Line, Location};
 use profile::{Limits, Request, keys, ungzip};
-use testkit::wait_for;
+use testkit::{agent, wait_for};
 
 use crate::process::{Running, THROUGHLINE};
 use crate::profile::can_sample;
@@ -25,11 +23,7 @@ int main(int c, char **v) { volatile unsigned s = c; for (;;) s += work(s); }
 
 /// An agent that has begun to sample.
 fn start(folder: &Path, options: &[&str]) -> Running {
-    let mut command = Command::new(THROUGHLINE);
-    command.current_dir(folder).arg("agent").args(options).stdout(Stdio::null());
-    let mut agent = Running::start(&mut command, "agent", &folder.join("log"));
-    agent.wait_until_said("agent: sampling");
-    agent
+    agent::start(Path::new(THROUGHLINE), folder, "agent", options)
 }
 
 /// The packets of a folder, plain, by name.
@@ -167,47 +161,6 @@ fn labels_of_the_configuration_and_of_the_machine_are_on_every_process() {
     assert_eq!(packets(&folder.path().join("again")), packets(&kept));
 }
 
-/// Takes whatever is posted, at this address; gives the bodies.
-fn collector(address: &str) -> Arc<Mutex<Vec<Vec<u8>>>> {
-    let bodies = Arc::new(Mutex::new(Vec::new()));
-    let listener = TcpListener::bind(address).unwrap();
-    let takes = Arc::clone(&bodies);
-    thread::spawn(move || {
-        for socket in listener.incoming().map_while(Result::ok) {
-            let takes = Arc::clone(&takes);
-            thread::spawn(move || {
-                let mut reader = BufReader::new(socket);
-                while let Some(body) = posted(&mut reader) {
-                    takes.lock().unwrap().push(body);
-                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-                    if reader.get_mut().write_all(answer).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    bodies
-}
-
-/// The body of the next request of a connection.
-fn posted(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
-    let mut length = None;
-    loop {
-        let mut line = String::new();
-        let is_end = reader.read_line(&mut line).ok()? == 0;
-        if is_end || line.trim().is_empty() {
-            break;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().ok();
-        }
-    }
-    let mut body = vec![0; length?];
-    reader.read_exact(&mut body).ok()?;
-    Some(body)
-}
-
 #[test]
 fn s12_a_collector_that_was_away_gets_what_fits_the_spool_once_each_also_after_a_kill() {
     const SPOOL: u64 = 100_000;
@@ -215,7 +168,7 @@ fn s12_a_collector_that_was_away_gets_what_fits_the_spool_once_each_also_after_a
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (url, size) = (format!("http://{address}"), format!("{SPOOL}B"));
     let options =
         ["--send", &url, "--spool-size", &size, "--window", "200ms", "--frequency", "499"];
@@ -247,7 +200,9 @@ fn s12_a_collector_that_was_away_gets_what_fits_the_spool_once_each_also_after_a
     wait_for("a younger packet", || {
         waiting().last_key_value().is_some_and(|(name, _)| name > youngest).then_some(())
     });
-    let bodies = collector(&address);
+    let bodies = Arc::new(Mutex::new(Vec::new()));
+    let takes = Arc::clone(&bodies);
+    agent::collect(address, move |body| takes.lock().unwrap().push(body)).unwrap();
     let plain = |body: &Vec<u8>| ungzip(body, Limits::default()).unwrap();
     let told = |bodies: &[Vec<u8>]| {
         let losses = bodies

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use ::profile::{Limits, Request, ungzip};
 use anyhow::ensure;
-use testkit::Running;
+use testkit::{Running, agent};
 
-use super::packets::start_agent;
 use super::{Progress, Tried, mib};
 use crate::memory::private_bytes;
 
@@ -112,7 +111,7 @@ impl Sender {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let url = format!("http://{address}");
         let options = ["--send", &url, "--window", "1s", "--spool", name, "--spool-size", size];
-        let agent = start_agent(binary, folder, &format!("{name}-agent"), &options)?;
+        let agent = agent::start(binary, folder, &format!("{name}-agent"), &options);
         let spool = folder.join(name);
         Ok(Self { agent, address, spool, peaks: [0; 4], spool_peak: 0, largest: 0 })
     }
@@ -143,7 +142,10 @@ impl Sender {
     /// Has the collector be back until nothing of what waited then is left, and ends the agent.
     fn deliver(&mut self) -> anyhow::Result<Taken> {
         let taken = Arc::new(Mutex::new(Taken::default()));
-        collect(self.address, &taken)?;
+        let takes = Arc::clone(&taken);
+        agent::collect(self.address, move |body| {
+            takes.lock().unwrap_or_else(PoisonError::into_inner).take(&body);
+        })?;
         let begin = Instant::now();
         // The newest may always wait.
         while self.waiting()?.len() > 1 {
@@ -154,28 +156,6 @@ impl Sender {
         ensure!(status.success(), "the agent ended with {status}: {}", self.agent.said());
         Ok(std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner)))
     }
-}
-
-/// Takes whatever is posted, at this address.
-fn collect(address: SocketAddr, taken: &Arc<Mutex<Taken>>) -> io::Result<()> {
-    let listener = TcpListener::bind(address)?;
-    let taken = Arc::clone(taken);
-    thread::spawn(move || {
-        for socket in listener.incoming().map_while(Result::ok) {
-            let taken = Arc::clone(&taken);
-            thread::spawn(move || {
-                let mut reader = BufReader::new(socket);
-                while let Some(body) = posted(&mut reader) {
-                    taken.lock().unwrap_or_else(PoisonError::into_inner).take(&body);
-                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-                    if reader.get_mut().write_all(answer).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    Ok(())
 }
 
 impl Taken {
@@ -192,24 +172,6 @@ impl Taken {
         let told = losses.filter(|(class, _)| class.starts_with("undelivered."));
         self.told += told.map(|(_, samples)| samples).sum::<u64>();
     }
-}
-
-/// The body of the next request of a connection.
-fn posted(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
-    let mut length = None;
-    loop {
-        let mut line = String::new();
-        let is_end = reader.read_line(&mut line).ok()? == 0;
-        if is_end || line.trim().is_empty() {
-            break;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().ok();
-        }
-    }
-    let mut body = vec![0; length?];
-    reader.read_exact(&mut body).ok()?;
-    Some(body)
 }
 
 /// Of `…: 5 packets delivered of 7, 2 dropped (size)` the first two numbers.

@@ -12,9 +12,10 @@ use std::time::Duration;
 use ::profile::Request;
 use ::profile::request::{Location, ResourceProfiles};
 use anyhow::ensure;
+use testkit::agent;
 use testkit::executables::{self, Executables, Kind, build_id};
 
-use super::packets::{each_packet, file, function, program, start_agent};
+use super::packets::{each_packet, file, function, program};
 use super::{Progress, Tried, mib};
 use crate::memory::{private_bytes, private_map_bytes};
 
@@ -40,7 +41,7 @@ pub(super) fn try_it(
         .map(|number| executables.write(&files, number))
         .collect::<std::io::Result<_>>()?;
     let options = ["--send", "file:kept", "--frequency", FREQUENCY, "--window", "5s"];
-    let mut agent = start_agent(binary, folder.path(), "agent", &options)?;
+    let mut agent = agent::start(binary, folder.path(), "agent", &options);
     let pid = agent.child.id();
     let again = paths.iter().take(AGAIN as usize);
     let turns: Vec<&PathBuf> = paths.iter().chain(again).collect();

@@ -1,30 +1,11 @@
-//! Agents, and the packets that they leave.
+//! The packets that agents leave.
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use ::profile::request::{Location, ResourceProfiles};
 use ::profile::{Limits, Request, keys, ungzip};
 use anyhow::Context;
-use testkit::Running;
-
-/// Has an agent begin to sample, in this folder.
-pub(super) fn start_agent(
-    binary: &Path,
-    folder: &Path,
-    name: &str,
-    options: &[&str],
-) -> anyhow::Result<Running> {
-    // As a service has it unless it is told otherwise: the agent is to ask for more itself.
-    const SCRIPT: &str = "ulimit -Sn 1024 && exec \"$0\" agent \"$@\"";
-    let mut command = Command::new("sh");
-    command.args(["-c", SCRIPT]).arg(binary).args(options);
-    command.current_dir(folder).stdout(Stdio::null());
-    let mut agent = Running::start(&mut command, name, &folder.join(format!("{name}.log")));
-    agent.wait_until_said("agent: sampling");
-    Ok(agent)
-}
 
 /// Calls `each` with every packet in a folder; how many there are.
 pub(super) fn each_packet(

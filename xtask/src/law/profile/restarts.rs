@@ -2,26 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use testkit::executables::{self, Executables, Kind};
+use testkit::{Running, agent};
 
-use super::packets::{each_packet, file, function, start_agent};
+use super::packets::{each_packet, file, function};
 use super::{Progress, Tried};
 
 /// How long each agent samples.
 const LIFE: Duration = Duration::from_secs(2);
-
-/// A program that is ended with this value.
-struct Busy(Child);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
 
 pub(super) fn try_it(
     binary: &Path,
@@ -31,11 +22,12 @@ pub(super) fn try_it(
     let folder = tempfile::tempdir()?;
     let busy = Executables::compile(folder.path(), Kind::Program)?.write(folder.path(), 1)?;
     let mut command = Command::new(&busy);
-    let _busy = Busy(command.arg("1000000000").stdin(Stdio::null()).spawn()?);
+    command.arg("1000000000");
+    let _busy = Running::start(&mut command, "busy", &folder.path().join("busy.log"));
     let options = ["--send", "file:kept", "--frequency", "199", "--window", "500ms"];
     let (begin, mut agents, mut undelivered) = (Instant::now(), 0, Vec::new());
     while begin.elapsed() < length {
-        let mut agent = start_agent(binary, folder.path(), "agent", &options)?;
+        let mut agent = agent::start(binary, folder.path(), "agent", &options);
         std::thread::park_timeout(LIFE);
         let status = agent.end("TERM");
         agents += 1;

@@ -8,7 +8,7 @@
 //! CPU it ran on, each with its own time.
 //!
 //! Chunks are cut at one point in time for all CPUs: what is later is in the next chunk, and a state dump follows
-//! the cut. Every stream has at least one packet in each chunk, so that a reader knows what time it covers.
+//! the cut. A chunk lasts until its dump has ended, however short chunks are to be. Every stream has at least one packet in each chunk, so that a reader knows what time it covers.
 
 mod address;
 mod calls;
@@ -45,7 +45,7 @@ pub struct Config {
     pub output: Output,
     /// Name of the recording session.
     pub session: String,
-    /// Length of a trace chunk; `None`: one chunk.
+    /// Length of a trace chunk, which is longer when its state dump takes longer; `None`: one chunk.
     pub rotate: Option<Duration>,
     /// When to stop by itself; `None`: only when told.
     pub duration: Option<Duration>,

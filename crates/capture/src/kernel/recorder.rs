@@ -193,6 +193,9 @@ impl Recorder<'_> {
             safe_ns.push(read_until_ns.saturating_sub(HOLD_NS));
         }
         let all_safe_ns = safe_ns.iter().copied().min().unwrap_or(0);
+        // A chunk that ends before its state dump could not be read alone.
+        let dumped_ns = self.dumper.as_ref().map_or(0, |it| it.ended_ns().unwrap_or(now_ns));
+        self.schedule.next_cut_ns = self.schedule.next_cut_ns.max(dumped_ns);
         if all_safe_ns >= self.schedule.next_cut_ns {
             self.cut(self.schedule.next_cut_ns, now_ns)?;
         }

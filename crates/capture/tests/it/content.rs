@@ -3,11 +3,12 @@
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::process;
+use std::time::Duration;
 
 use capture::kernel::{Config, Group, Output, Processes};
 use model::Pid;
 
-use crate::support::{AMPLE, Capture, Waiting, can_trace, number, process, read, text};
+use crate::support::{AMPLE, Capture, Waiting, can_trace, number, process, read, text, wait_for};
 
 #[test]
 fn files_and_sockets_have_their_names_and_the_dump_knows_what_was_open_before() {
@@ -75,6 +76,27 @@ fn files_and_sockets_have_their_names_and_the_dump_knows_what_was_open_before() 
     assert!(exec.last().is_some_and(|program| program.ends_with("/sleep")), "{exec:?}");
     assert!(woken_by_write > 0, "this process woke the child by writing to its pipe");
     assert!(woken_by_timer > 0, "the timer of `sleep` fires in an interrupt");
+}
+
+#[test]
+fn every_chunk_has_its_whole_state_dump_however_short_chunks_are_to_be() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let capture = Capture::start(Config {
+        rotate: Some(Duration::from_millis(1)),
+        ring_bytes: AMPLE,
+        ..Config::new(Output::Folder(folder.path().to_owned()))
+    });
+    let archives = || fs::read_dir(folder.path().join("archives")).into_iter().flatten().flatten();
+    wait_for("chunks", || archives().count() >= 20);
+    let report = capture.finish().unwrap();
+    assert_eq!((archives().count() as u64, report.discarded_total()), (report.chunks, 0));
+    for chunk in archives() {
+        let by_name = read(&chunk.path(), |_| {}).by_name;
+        assert_eq!(by_name.get("lttng_statedump_end"), Some(&1), "{chunk:?} {by_name:?}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use testkit::pki::{Authority, write_private};
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    Capture, Waiting, are_installed, babeltrace_count, can_trace, read, wait_for,
+    AMPLE, Capture, Waiting, are_installed, babeltrace_count, can_trace, read, wait_for,
 };
 
 const ROTATE: Duration = Duration::from_millis(400);
@@ -32,10 +32,20 @@ fn config(address: &RelayAddress) -> Config {
     Config { rotate: Some(ROTATE), ..Config::new(Output::Relay(address.clone())) }
 }
 
-/// Some work for the kernel, and time enough for several chunks.
+/// Some work for the kernel, and time enough for several chunks, if the machine has any to spare.
 fn work(folder: &Path) {
     let script = "for i in 1 2 3 4; do dd if=/dev/zero of=file bs=100 count=5000 2>/dev/null; sleep 0.4; done";
     assert!(Waiting::start(folder, "", script).go().success());
+}
+
+/// How many chunks there are at `HOST/SESSION/archives` below the folder of a relay.
+fn archived(root: &Path) -> usize {
+    let entries = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path())
+    };
+    let sessions = entries(root).flat_map(|host| entries(&host).collect::<Vec<_>>());
+    sessions.map(|session| entries(&session.join("archives")).count()).sum()
 }
 
 #[test]
@@ -45,8 +55,12 @@ fn a_real_relay_takes_every_chunk_and_babeltrace_reads_every_event() {
     }
     let folder = tempfile::tempdir().unwrap();
     let relayd = RelayDaemon::start().unwrap();
-    let capture = Capture::start(config(&address_of(&relayd)));
-    work(folder.path());
+    // A dump for which there is no room is not whole.
+    let capture = Capture::start(Config { ring_bytes: AMPLE, ..config(&address_of(&relayd)) });
+    wait_for("two archived chunks", || {
+        work(folder.path());
+        archived(relayd.folder()) >= 2
+    });
     let report = capture.finish().unwrap();
     assert!(report.chunks >= 3, "{report:?}");
     assert_eq!(babeltrace_count(relayd.folder()), report.events);
@@ -213,7 +227,11 @@ fn check_comes_back(tls: Option<Settings>) {
         work(folder.path());
         relay = OwnProcess::start(root.path(), relay.control, relay.data, keys);
     }
-    work(folder.path());
+    // The relay was lost three times: each time a chunk began, which the next one with a state dump followed.
+    wait_for("six sealed chunks", || {
+        work(folder.path());
+        archived(root.path()) >= 6
+    });
     let report = capture.finish().unwrap();
     assert_eq!(report.reconnections, 3);
     let found = read(root.path(), |_| {});

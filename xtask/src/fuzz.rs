@@ -20,6 +20,7 @@ use profile::{
 use testkit::Chunked;
 use tracedir::ClassCache;
 use tracedir::seekable::Level;
+use wire::remote_write::{self, Labels, Metadata, MetricKind, Series, Version};
 
 /// Larger files teach a fuzzer little and slow it down.
 const MAX_SEED_BYTES: usize = 48 << 10;
@@ -167,6 +168,12 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
             fs::write(corpus.join(number.to_string()), said)?;
         }
         return Ok(NATS.len());
+    }
+    if target == "remote_write" {
+        for version in [Version::V1, Version::V2] {
+            fs::write(corpus.join(version.header()), remote_write::encode(version, &[series()?])?)?;
+        }
+        return Ok(2);
     }
     if target == "gopclntab" {
         let both = |go| [(go, true), (go, false)];
@@ -336,6 +343,16 @@ fn packet() -> anyhow::Result<Packet> {
         })?;
     }
     Ok(builder.finish())
+}
+
+/// A time series with two samples.
+fn series() -> anyhow::Result<Series> {
+    let labels = [(remote_write::NAME, "m_total"), ("function", "main")];
+    let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let sample = |time_ms| remote_write::Sample { value: 1.5, time_ms, start_ms: 1 };
+    let metadata = Metadata { kind: MetricKind::Counter, ..Metadata::default() };
+    let samples = vec![sample(15_000), sample(30_000)];
+    Ok(Series::new(Labels::new(labels)?, samples, Some(metadata.into())))
 }
 
 /// A task's body: two windows to be read and a block to be brought.

@@ -10,3 +10,4 @@ pub mod door;
 pub mod live;
 pub mod nats;
 pub mod proto;
+pub mod remote_write;

@@ -1,4 +1,7 @@
 //! Which unit of debug information tells of an address.
+//!
+//! Compilers of GNU list the stretches of code of all units in one place (`.debug_aranges`). Of a unit that has none there its first entry is
+//! read, as LLVM's readers do, whose compilers write no such list.
 
 use std::sync::Arc;
 
@@ -46,6 +49,7 @@ impl Index {
     pub(super) fn of(dwarf: &Dwarf<Cursor<'_>>, meter: &Meter) -> Self {
         let mut index = Self::default();
         let mut known: Option<Known> = None;
+        let listed = listed(dwarf);
         let mut headers = dwarf.units();
         while let Ok(Some(header)) = headers.next() {
             let Some(DebugInfoOffset(offset)) = header.debug_info_offset() else { continue };
@@ -56,6 +60,16 @@ impl Index {
             index.units.push(offset);
             // Others have no code.
             if !matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
+                continue;
+            }
+            let first = listed.partition_point(|(unit, ..)| *unit < offset);
+            let own = listed.get(first..).unwrap_or_default();
+            let own = own.split(|(unit, ..)| *unit != offset).next().unwrap_or_default();
+            if !own.is_empty() {
+                let mut own = own.iter();
+                if own.try_for_each(|(_, begin, end)| index.push(*begin, *end, number)).is_err() {
+                    break;
+                }
                 continue;
             }
             let at = header.debug_abbrev_offset().0;
@@ -123,6 +137,48 @@ impl Index {
     pub(super) fn bytes(&self) -> usize {
         self.units.len() * size_of::<usize>() + self.ranges.len() * size_of::<UnitRange>()
     }
+}
+
+/// Begin of a unit, begin and end of some of its code.
+type Listed = (usize, u64, u64);
+
+/// What `.debug_aranges` says up to its first fault, ascending.
+fn listed(dwarf: &Dwarf<Cursor<'_>>) -> Vec<Listed> {
+    let mut listed = Vec::new();
+    let mut sets = *dwarf.debug_aranges.reader();
+    while !sets.is_empty() && listed.len() < MAX_RANGES {
+        let before = listed.len();
+        if list_set(&mut sets, &mut listed).is_err() {
+            listed.truncate(before);
+            break;
+        }
+    }
+    listed.sort_unstable();
+    listed
+}
+
+/// The list of one unit: its length, the version 2, where the unit begins, the sizes of addresses and segments; from the next multiple
+/// of 16 bytes on, begin and length of each stretch (DWARF 5, 6.1.2). gimli's own reader calls itself for each pair of zeros. What the linker dropped
+/// lies at address 0 and is left out; a list of another form, too.
+fn list_set(sets: &mut Cursor<'_>, listed: &mut Vec<Listed>) -> Result<()> {
+    const PAIR_BYTES: usize = 16;
+    let begin_of_set = *sets;
+    let (len, format) = sets.read_initial_length()?;
+    let mut set = sets.split(len)?;
+    let (version, unit) = (set.read_u16()?, set.read_offset(format)?);
+    if (version, set.read_u8()?, set.read_u8()?) != (2, 8, 0) {
+        return Ok(());
+    }
+    let head_bytes = set.offset_from(&begin_of_set);
+    set.skip(head_bytes.next_multiple_of(PAIR_BYTES) - head_bytes)?;
+    while set.len() >= PAIR_BYTES && listed.len() < MAX_RANGES {
+        let (begin, len) = (set.read_u64()?, set.read_u64()?);
+        let end = begin.saturating_add(len);
+        if begin != 0 && begin < end {
+            listed.push((unit, begin, end));
+        }
+    }
+    Ok(())
 }
 
 /// The abbreviations of the unit before, which the next one may share.

@@ -15,7 +15,8 @@ const MAX_HEADERS: usize = 65_536;
 pub const MAX_INFLATED_BYTES: u64 = 256 << 20;
 
 /// What is read; the sections of types, variables and macros are not.
-const READ: [SectionId; 9] = [
+const READ: [SectionId; 10] = [
+    SectionId::DebugAranges,
     SectionId::DebugInfo,
     SectionId::DebugAbbrev,
     SectionId::DebugLine,

@@ -10,4 +10,5 @@ pub mod door;
 pub mod live;
 pub mod nats;
 pub mod proto;
+pub mod pyroscope;
 pub mod remote_write;

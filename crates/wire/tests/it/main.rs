@@ -7,6 +7,7 @@
 )]
 
 mod live;
+mod pyroscope;
 mod viewer;
 mod viewer_peer;
 mod viewer_relay;

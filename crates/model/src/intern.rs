@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hash};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 /// Which number a value has.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Index {
     /// Hash and number: a table that grows hashes nothing again.
     numbers: HashTable<(u64, u32)>,
@@ -160,7 +160,7 @@ impl Default for Texts {
 }
 
 /// Texts that were seen. The zero value is the empty one.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Texts {
     flat: String,
     ends: Vec<usize>,

@@ -238,7 +238,7 @@ impl Code {
                     None => (separate?, true),
                 },
             };
-            Some(functions).filter(|_| self.is_unchanged())
+            Some(functions).filter(|_| self.is_unchanged_with_debug_files())
         };
         let (functions, is_separate) =
             self.functions.get_or_init(read).as_ref().ok_or(Unreadable)?;
@@ -252,7 +252,7 @@ impl Code {
                 functions.find(&**bytes, address).map(|it| it.name.into_owned())
             }
         };
-        if self.is_unchanged() { Ok(found) } else { Err(Unreadable) }
+        if self.is_unchanged_with_debug_files() { Ok(found) } else { Err(Unreadable) }
     }
 
     /// CPython, if it is one; else nothing, or why its frames cannot be walked.
@@ -305,7 +305,7 @@ impl Code {
         let file = reading(separate.as_ref().unwrap_or(own));
         let shared = shared.as_ref().map(reading);
         let lines = Lines::with_room(&file, shared.as_ref(), units_room);
-        if self.is_unchanged() { lines } else { Err(LinesError::None) }
+        if self.is_unchanged_with_debug_files() { lines } else { Err(LinesError::None) }
     }
 
     /// What its debug information, from [`lines`](Self::lines), says of an address.
@@ -322,7 +322,7 @@ impl Code {
         let file = reading(separate.as_ref().unwrap_or(own));
         let shared = shared.as_ref().map(reading);
         let found = lines.find(&file, shared.as_ref(), address);
-        if self.is_unchanged() { found } else { Err(LinesError::None) }
+        if self.is_unchanged_with_debug_files() { found } else { Err(LinesError::None) }
     }
 
     /// How to unwind its code.
@@ -397,6 +397,10 @@ impl Code {
         self.head.get_or_init(read).as_ref()
     }
 
+    fn is_unchanged_with_debug_files(&self) -> bool {
+        self.is_unchanged() && self.debug_files().are_unchanged()
+    }
+
     fn is_unchanged(&self) -> bool {
         match &self.source {
             Source::File(file) => Stamp::of(file).ok() == self.stamp,
@@ -406,7 +410,7 @@ impl Code {
 }
 
 impl Stamp {
-    fn of(file: &File) -> io::Result<Self> {
+    pub(super) fn of(file: &File) -> io::Result<Self> {
         let file = file.metadata()?;
         Ok(Self {
             device: file.dev(),

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use symbols::{DebugLinks, Lines, LinesError, SourceLine, link_checksum};
 
-use super::code::Code;
+use super::code::{Code, Stamp};
 use super::open_files::may_stay;
 use super::positioned::{Positioned, reading};
 
@@ -202,6 +202,8 @@ pub(super) struct DebugFiles {
     pub(super) shared: Option<File>,
     /// Those that could not stay open, because too many are.
     pub(super) left_out: u64,
+    /// What the files were when they were found.
+    stamps: [Option<Stamp>; 2],
 }
 
 impl DebugFiles {
@@ -226,8 +228,18 @@ impl DebugFiles {
             file.filter(may_stay)
         };
         let (separate, shared) = (bounded(separate), bounded(shared));
-        Self { separate, shared, left_out }
+        let stamps = stamps(separate.as_ref(), shared.as_ref());
+        Self { separate, shared, left_out, stamps }
     }
+
+    /// Whether none was written since it was found: of what was read of it before and what comes later nothing would be right.
+    pub(super) fn are_unchanged(&self) -> bool {
+        stamps(self.separate.as_ref(), self.shared.as_ref()) == self.stamps
+    }
+}
+
+fn stamps(separate: Option<&File>, shared: Option<&File>) -> [Option<Stamp>; 2] {
+    [separate, shared].map(|file| file.and_then(|file| Stamp::of(file).ok()))
 }
 
 /// The file with a file's debug information, and its path.

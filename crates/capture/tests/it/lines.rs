@@ -135,6 +135,24 @@ fn debug_information_in_another_file_is_found_by_the_name_in_the_program() {
     }
 }
 
+#[test]
+fn s9_debug_information_that_was_written_over_gives_no_names() {
+    if !can_sample() || !are_installed(&["cc", "objcopy"]) {
+        return;
+    }
+    let [folder, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let program = compiled(folder.path(), &[]);
+    split(&program, "inlined.debug");
+    split(&compiled(other.path(), &["-O1"]), "inlined.debug");
+    let samples = sampled(&program, 60);
+    let (stacks, lists) = told(&packed(&samples, packer()));
+    assert!(stacks.contains(";outer;") && !lists.is_empty(), "{stacks}");
+    let later = fs::read(other.path().join("inlined.debug")).unwrap();
+    fs::write(folder.path().join("inlined.debug"), later).unwrap();
+    let (stacks, lists) = told(&packed(&samples, packer()));
+    assert!(!stacks.contains("outer") && lists.is_empty(), "{stacks} {lists:?}");
+}
+
 /// By checksum where there is no build id, else by that.
 #[test]
 fn a_file_that_is_not_the_one_meant_is_not_believed() {

@@ -139,6 +139,24 @@ fn fuzz(folder: &Path, target: &str, seconds: u64) -> anyhow::Result<bool> {
     Ok(status.success())
 }
 
+/// Requests of real clients of profile stores, unpacked where they came in gzip.
+fn bodies(corpus: &Path) -> anyhow::Result<usize> {
+    let Some(folder) = testkit::shared_dir().map(|dir| dir.join("captures/pyroscope-clients"))
+    else {
+        return Ok(0);
+    };
+    let mut count = 0;
+    for path in files(&folder)?.into_iter().filter(|path| path.extension() == Some("body".as_ref()))
+    {
+        let bytes = profile::ungzip(&fs::read(&path)?, profile::Limits::default())?;
+        if bytes.len() <= MAX_SEED_BYTES {
+            fs::write(corpus.join(count.to_string()), bytes)?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
 /// Writes [`INLINED`] with debug information of several forms; gives how many.
 fn debugged(corpus: &Path) -> anyhow::Result<usize> {
     let source = corpus.join("inlined.c");
@@ -210,6 +228,9 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
         fs::write(corpus.join("plain"), &packet.bytes)?;
         fs::write(corpus.join("compressed"), packet.gzip())?;
         return Ok(2);
+    }
+    if target.starts_with("intake_") {
+        return bodies(&corpus);
     }
     let Some(root) = testkit::unpacked_trace("conformance") else { return Ok(0) };
     let mut count = 0;

@@ -1,0 +1,74 @@
+//! Why a body or a profile is not taken.
+
+use model::Nanos;
+use wire::proto::{DecodeError, Wrong};
+
+/// Why a body or a profile is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the message says of them")]
+pub enum Error {
+    /// The bytes are no such message, or too many.
+    #[error(transparent)]
+    Bytes(#[from] DecodeError),
+    /// An id that nothing has.
+    #[error("{from} {id} refers to {to} {target}, which is not there")]
+    Dangling { from: &'static str, id: u64, to: &'static str, target: u64 },
+    /// An id that two have.
+    #[error("two {what}s have the id {id}")]
+    Duplicate { what: &'static str, id: u64 },
+    /// The id 0, which stands for nothing.
+    #[error("{what} number {place} has the id 0")]
+    ZeroId { what: &'static str, place: usize },
+    /// String 0 is what fields have that say nothing.
+    #[error("string 0 is {text:?} and not empty")]
+    FirstString { text: String },
+    /// A sample has a value for each sample type.
+    #[error("sample number {place} has {found} values for {expected} sample types")]
+    Values { place: usize, found: usize, expected: usize },
+    /// A part of a profile type that cannot stand in one.
+    #[error("{part} {text:?} {why}")]
+    Type { part: &'static str, text: String, why: &'static str },
+    /// Values of equal samples add up to more than can be written.
+    #[error("the values of equal samples add up to more than 2^63 - 1")]
+    Overflow,
+    /// Samples that were taken too long ago.
+    #[error("a sample is from {before} before its arrival; {limit} are taken")]
+    TooOld { before: Nanos, limit: Nanos },
+    /// Samples of the future.
+    #[error("a sample is from {after} after its arrival; {limit} are taken")]
+    TooNew { after: Nanos, limit: Nanos },
+    /// A series with too many labels.
+    #[error("{found} labels; {limit} are taken: {names}")]
+    Labels { found: usize, limit: usize, names: String },
+    /// A label's name that is too long.
+    #[error("a label's name of {found} bytes; {limit} are taken: {begin}…")]
+    LabelName { found: usize, limit: usize, begin: String },
+    /// A label's value that is too long.
+    #[error("the value of label {name} has {found} bytes; {limit} are taken")]
+    LabelValue { name: String, found: usize, limit: usize },
+    /// A limit of size is passed.
+    #[error("more than {limit} {what}")]
+    TooMany { what: &'static str, limit: usize },
+}
+
+/// What whoever sent it can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Send something else: this is wrong, or from a time that is not taken.
+    Invalid,
+    /// Send less at once.
+    TooLarge,
+}
+
+impl Error {
+    /// What whoever sent it can do.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::TooMany { .. }
+            | Self::Bytes(DecodeError { wrong: Wrong::TooMany { .. }, .. }) => ErrorKind::TooLarge,
+            _ => ErrorKind::Invalid,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Bodies of profile clients as batches of samples.
+//!
+//! In go the bytes of a request and the time of its arrival; out comes a [`Batch`] with the samples of each of its profiles, or why
+//! not. Sockets, headers, tenants and rates stay the caller's duty, and so does keeping a profile once that comes twice: each has an id
+//! that is the same when its request is sent again.
+//!
+//! - **profile**: what a client sends at once of one process; one of pprof has several sample types.
+//! - **series**: labels and what values count, `name:sample_type:sample_unit:period_type:period_unit`.
+//! - **identity**: name and labels that all series of a profile share.
+//! - **sample**: a stack with a value at a time.
+//!
+//! Some profiles of a request may be taken while others are refused. A refused one leaves no sample and no series, though stacks and
+//! texts that no sample refers to may stay in the batch.
+//!
+//! Memory: a body takes at most [`Limits::body_bytes`], what is made of it four times as much; all lengths are checked
+//! before memory is taken. Nothing here panics on any bytes.
+
+mod draft;
+mod error;
+mod identity;
+mod limits;
+mod pprof;
+
+use std::fmt;
+
+use model::Timestamp;
+use model::samples::Batch;
+
+pub use error::{Error, ErrorKind};
+pub use limits::Limits;
+pub use pprof::{PprofSource, pprof};
+
+/// What came of a request.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// Samples of all profiles that were taken.
+    pub batch: Batch,
+    /// All profiles, as they came.
+    pub profiles: Vec<Result<Accepted, Refused>>,
+}
+
+/// A profile that was taken, perhaps as one without any sample.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// The same when it comes again.
+    pub id: u128,
+    /// How many samples of the batch are its.
+    pub samples: usize,
+    /// What of it is not in them.
+    pub left_out: LeftOut,
+}
+
+/// What was passed over or cut.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Values that were 0.
+    pub zeros: u64,
+    /// Values below 0.
+    pub negatives: u64,
+    /// Stacks whose leaf's side was cut.
+    pub deep_stacks: u64,
+    /// Texts whose begin was cut.
+    pub long_texts: u64,
+}
+
+/// A profile that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Its id, if it came so far.
+    pub id: Option<u128>,
+    /// Name and service of its series, as far as known.
+    pub series: String,
+    /// Why.
+    pub error: Error,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("profile ")?;
+        if let Some(id) = self.id {
+            write!(f, "{id:032x} ")?;
+        }
+        write!(f, "of {}: {}", self.series, self.error)
+    }
+}
+
+impl std::error::Error for Refused {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// What all profiles of a request share.
+struct Request<'l> {
+    limits: &'l Limits,
+    received: Timestamp,
+    budget: limits::Budget,
+    taken: Taken,
+}
+
+impl<'l> Request<'l> {
+    fn new(limits: &'l Limits, received: Timestamp) -> Self {
+        let budget = limits::Budget::of(limits);
+        Self { limits, received, budget, taken: Taken::default() }
+    }
+
+    /// Says what came of a profile.
+    fn end(&mut self, id: u128, series: &str, outcome: Result<Accepted, Error>) {
+        let refused = |error| Refused { id: Some(id), series: series.to_owned(), error };
+        self.taken.profiles.push(outcome.map_err(refused));
+    }
+}

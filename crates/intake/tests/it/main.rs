@@ -1,0 +1,8 @@
+//! Bodies as clients send them, and as nobody should.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a helper that fails is a failure of the test that calls it"
+)]
+
+mod pprof;
+mod support;

@@ -47,6 +47,12 @@ pub enum Error {
     /// A label's value that is too long.
     #[error("the value of label {name} has {found} bytes; {limit} are taken")]
     LabelValue { name: String, found: usize, limit: usize },
+    /// Text that is no JSON.
+    #[error("no JSON: {why}")]
+    Json { why: String },
+    /// A field of JSON that is something else than the message's.
+    #[error("the JSON field {name} is not {expected}")]
+    JsonField { name: &'static str, expected: &'static str },
     /// A limit of size is passed.
     #[error("more than {limit} {what}")]
     TooMany { what: &'static str, limit: usize },
@@ -62,6 +68,10 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    pub(crate) fn json(error: &serde_json::Error) -> Self {
+        Self::Json { why: error.to_string() }
+    }
+
     /// What whoever sent it can do.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {

@@ -113,6 +113,11 @@ impl Identity {
         })
     }
 
+    /// All of it.
+    pub(crate) fn text(&self) -> String {
+        format!("{:?}{:?}", self.name, self.labels)
+    }
+
     /// Name and service, for errors.
     pub(crate) fn shown(&self) -> String {
         let service = self.labels.iter().find(|(name, _)| name == SERVICE);

@@ -17,9 +17,12 @@
 
 mod draft;
 mod error;
+mod id;
 mod identity;
+mod json;
 mod limits;
 mod pprof;
+mod push;
 
 use std::fmt;
 
@@ -29,6 +32,7 @@ use model::samples::Batch;
 pub use error::{Error, ErrorKind};
 pub use limits::Limits;
 pub use pprof::{PprofSource, pprof};
+pub use push::{Encoding, push};
 
 /// What came of a request.
 #[derive(Debug, Default)]

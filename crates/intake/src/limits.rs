@@ -9,6 +9,8 @@ use crate::error::Error;
 pub struct Limits {
     /// Bytes of a request's body, and of all that is unpacked of it.
     pub body_bytes: usize,
+    /// Profiles of a request.
+    pub profiles: usize,
     /// Bytes of one profile in pprof, unpacked.
     pub profile_bytes: usize,
     /// Bytes of one body that is text, JSON or a tree, unpacked. What such a body takes in memory is up to twelve times as much.
@@ -39,6 +41,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_bytes: 256 << 20,
+            profiles: 1 << 16,
             profile_bytes: 4 << 20,
             text_bytes: 32 << 20,
             profile_samples: 16_000,

@@ -35,17 +35,16 @@ pub struct PprofSource {
 #[must_use]
 pub fn pprof(bytes: &[u8], source: PprofSource, limits: &Limits, received: Timestamp) -> Taken {
     let mut request = Request::new(limits, received);
-    request.pprof(bytes, source);
+    request.pprof(bytes, source.id, &Identity::of(source.labels));
     request.taken
 }
 
 impl Request<'_> {
     /// Takes a profile in pprof, plain or in gzip.
-    pub(crate) fn pprof(&mut self, bytes: &[u8], source: PprofSource) {
-        let PprofSource { id, labels } = source;
-        let identity = match Identity::of(labels) {
+    pub(crate) fn pprof(&mut self, bytes: &[u8], id: u128, identity: &Result<Identity, Error>) {
+        let identity = match identity {
             Ok(identity) => identity,
-            Err(error) => return self.end(id, "no name", Err(error)),
+            Err(error) => return self.end(id, "an unknown series", Err(error.clone())),
         };
         let outcome = self.unpacked(bytes).and_then(|plain| {
             let tables = Tables::decode(&plain, self.limits)?;
@@ -53,7 +52,7 @@ impl Request<'_> {
                 0 => self.received,
                 time_ns => Timestamp::from_nanos(time_ns),
             };
-            self.convert(&tables, &Conversion { identity: &identity, id, at, rename: None })
+            self.convert(&tables, &Conversion { identity, id, at, rename: None })
         });
         self.end(id, &identity.shown(), outcome);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use intake::Taken;
+use intake::{Limits, Taken};
 use model::samples::Batch;
 use wire::proto::{Writer, bits};
 
@@ -176,4 +176,19 @@ pub(crate) fn refusal(taken: &Taken) -> String {
         [Err(refused)] => refused.error.to_string(),
         other => panic!("not refused: {other:?}"),
     }
+}
+
+/// The body of a recorded request, or a word that it is not there.
+pub(crate) fn captured(name: &str) -> Option<Vec<u8>> {
+    let folder = testkit::shared_dir().map(|dir| dir.join("captures/pyroscope-clients"));
+    let read = folder.and_then(|folder| std::fs::read(folder.join(name)).ok());
+    if read.is_none() {
+        testkit::skip(&format!("no recorded request {name}"));
+    }
+    read
+}
+
+/// Recorded requests are of all times.
+pub(crate) fn any_time() -> Limits {
+    Limits { oldest: None, newest: None, ..Limits::default() }
 }

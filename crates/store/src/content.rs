@@ -1,0 +1,128 @@
+//! Digests of what samples refer to: equal content has equal digests wherever it was sent from.
+
+use std::fmt;
+
+use model::samples::{Batch, Frame, Series, StackId};
+use sha2::{Digest as _, Sha256};
+
+/// The first 16 bytes of SHA-256 over content.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; 16]);
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Digest {
+    /// Of bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self::finish(Sha256::new_with_prefix(bytes))
+    }
+
+    fn finish(hash: Sha256) -> Self {
+        let bytes = hash.finalize();
+        Self(std::array::from_fn(|i| bytes.get(i).copied().unwrap_or_default()))
+    }
+}
+
+/// Each text stands behind its length, so that no two lists of texts are the same bytes.
+fn text(hash: &mut Sha256, text: &str) {
+    hash.update((text.len() as u64).to_le_bytes());
+    hash.update(text);
+}
+
+/// Of what a series counts and of its labels.
+#[must_use]
+pub fn of_series(series: &Series) -> Digest {
+    let mut hash = Sha256::new();
+    text(&mut hash, &series.profile_type.to_string());
+    for (name, value) in series.labels.iter() {
+        text(&mut hash, name);
+        text(&mut hash, value);
+    }
+    Digest::finish(hash)
+}
+
+/// Digests of a batch's stacks. Each frame and each stack is looked at once.
+#[derive(Debug, Clone, Default)]
+pub struct Stacks {
+    frames: Vec<Option<Digest>>,
+    stacks: Vec<Option<Digest>>,
+}
+
+impl Stacks {
+    /// For the frames and stacks that a batch has.
+    #[must_use]
+    pub fn of(batch: &Batch) -> Self {
+        Self { frames: vec![None; batch.frame_count()], stacks: vec![None; batch.stack_count()] }
+    }
+
+    /// Of all frames of a stack.
+    pub fn digest(&mut self, batch: &Batch, stack: StackId) -> Digest {
+        if let Some(Some(known)) = self.stacks.get(stack.index()) {
+            return *known;
+        }
+        let mut hash = Sha256::new();
+        for id in batch.frames_of(stack) {
+            let known = self.frames.get(id.index()).copied().flatten();
+            let digest = known.unwrap_or_else(|| of_frame(batch, &batch.frame_of(id)));
+            if let Some(place) = self.frames.get_mut(id.index()) {
+                *place = Some(digest);
+            }
+            hash.update(digest.0);
+        }
+        let digest = Digest::finish(hash);
+        if let Some(place) = self.stacks.get_mut(stack.index()) {
+            *place = Some(digest);
+        }
+        digest
+    }
+}
+
+fn of_frame(batch: &Batch, frame: &Frame) -> Digest {
+    let mut hash = Sha256::new();
+    let Frame { function, system_name, file, kind, mapping, build_id, .. } = *frame;
+    for id in [function, system_name, file, kind, mapping, build_id] {
+        text(&mut hash, batch.text_of(id));
+    }
+    hash.update(frame.line.to_le_bytes());
+    hash.update(frame.start_line.to_le_bytes());
+    hash.update([u8::from(frame.is_inlined)]);
+    hash.update(frame.address.to_le_bytes());
+    Digest::finish(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::samples::Labels;
+
+    use super::*;
+
+    #[test]
+    fn equal_content_has_equal_digests_in_any_batch() {
+        let digest = |others: &[&str], line| {
+            let mut batch = Batch::new();
+            others.iter().for_each(|other| {
+                batch.text(other);
+            });
+            let function = batch.text("main");
+            let main = batch.frame(Frame { function, line, ..Frame::default() });
+            let stack = batch.stack(&[main, main]);
+            Stacks::of(&batch).digest(&batch, stack)
+        };
+        assert_eq!(digest(&[], 1), digest(&["a", "b"], 1));
+        assert_ne!(digest(&[], 1), digest(&[], 2));
+    }
+
+    #[test]
+    fn texts_that_are_split_otherwise_are_other_content() {
+        let digest = |pairs: [(&str, &str); 1]| {
+            let profile_type = "a:b:c:d:e".parse().unwrap();
+            of_series(&Series { profile_type, labels: Labels::new(pairs) })
+        };
+        assert_ne!(digest([("a", "bc")]), digest([("ab", "c")]));
+    }
+}

@@ -1,0 +1,27 @@
+//! Blocks of profile samples that can be read alone and merge.
+//!
+//! In go batches of samples ([`model::samples::Batch`]), as clients sent them; out come blocks: immutable files whose stacks and series are
+//! addressed by content. Merging is decoding any number of blocks into one batch and encoding that: equal samples in any grouping and
+//! order become equal bytes. What HTTP says stays the caller's, and so do clocks.
+//!
+//! - **block**: a file of samples of one tenant, with all that they refer to; its layout is drawn in [`mod@block`].
+//! - **row**: the samples of one stack of one series in a block.
+//! - **digest**: the first 16 bytes of SHA-256 over content, by which series and stacks are known.
+//! - **selection**: which series and times are asked for, and whether sums of rows are enough.
+
+pub mod block;
+pub mod content;
+mod error;
+
+pub use error::Error;
+
+use model::samples::Series;
+
+/// The label that says which service a series is of.
+pub const SERVICE_NAME: &str = "service_name";
+
+/// The service that a series is of.
+#[must_use]
+pub fn service(series: &Series) -> Option<&str> {
+    series.labels.get(SERVICE_NAME)
+}

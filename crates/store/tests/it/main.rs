@@ -1,0 +1,3 @@
+//! What blocks promise.
+
+mod blocks;

@@ -59,7 +59,7 @@ pub struct Answer {
 ///
 /// # Errors
 ///
-/// What planning meets: [`Error::Url`], [`Error::Store`], [`Error::NoChunk`], [`Error::Manifest`], [`Error::Mapper`];
+/// What planning meets: [`Error::Objects`], [`Error::NoChunk`], [`Error::Manifest`], [`Error::Mapper`];
 /// [`Error::Step`] when a part cannot be done, [`Error::Incomplete`] when the engine loses parts again and again,
 /// [`Error::Nobody`], [`Error::Stopped`].
 pub fn analyse(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use objects::{Io, Store, Sync};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use stitch::Summary;
@@ -9,7 +10,6 @@ use stitch::Summary;
 use crate::block::{MAX_BYTES, Summarised, decode, encode};
 use crate::error::{Damage, Error, Refused};
 use crate::id::BlockId;
-use crate::store::{Io, Store};
 
 /// File name ending of blocks.
 const ENDING: &str = ".block";
@@ -75,7 +75,7 @@ impl Blocks {
 
     /// Commits a block; says whether it was not there before.
     pub(crate) fn put(&self, id: &BlockId, body: &impl Serialize) -> Result<bool, Error> {
-        let is_new = self.store.create(&self.name(id), encode(id, body)?)?;
+        let is_new = self.store.create(&self.name(id), encode(id, body)?, Sync::Later)?;
         tracing::debug!(block = %id, is_new, "made");
         Ok(is_new)
     }

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use objects::{Io, Store};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tracedir::manifest::{MAX_MANIFEST_BYTES, Manifest, ManifestFile, hex};
 
 use crate::chunks::{folder_of, joined};
 use crate::error::Error;
-use crate::store::{Io, Store};
 use crate::work::{Piece, Place};
 
 /// Files of a chunk that are copied at a time.

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use ctf::TraceClass;
 use mapper::SpanRules;
 use mapper::job::Survey;
+use objects::{Io, Store};
 use sha2::{Digest, Sha256};
 use tracedir::MAX_METADATA_BYTES;
 use tracedir::manifest::{HIDDEN_MANIFEST, MANIFEST, MAX_MANIFEST_BYTES, Manifest, ManifestFile};
 
 use crate::error::Error;
-use crate::store::{Io, Store};
 use crate::work::{Piece, Place};
 
 /// How many manifests are asked for at a time.

@@ -9,40 +9,9 @@ use crate::id::BlockId;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Not a place that is known.
-    #[error("{url}: not a folder, or a URL such as file:///folder or s3://bucket/prefix")]
-    Url {
-        /// What was given.
-        url: String,
-    },
-    /// The client of object stores was left out.
-    #[error("{url}: this build of throughline has no s3://: build it with --features object-store")]
-    LeftOut {
-        /// What was given.
-        url: String,
-    },
-    /// The store, or the network to it, refuses.
-    #[error("{url}: the store refuses {key}")]
-    Store {
-        /// The place.
-        url: String,
-        /// What in it.
-        key: String,
-        /// What it says.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// Something is longer than anything of its kind.
-    #[error("{url}: {key} has {len} bytes; at most {most} are read")]
-    TooLong {
-        /// The place.
-        url: String,
-        /// What in it.
-        key: String,
-        /// Its length.
-        len: u64,
-        /// The longest that is read.
-        most: u64,
-    },
+    /// Of the place where chunks or blocks are.
+    #[error(transparent)]
+    Objects(#[from] objects::Error),
     /// No chunk in a bucket: what has no manifest is not whole.
     #[error("{url}: no sealed chunk at or below it")]
     NoChunk {

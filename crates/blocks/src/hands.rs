@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crc32c::crc32c;
 use mapper::job::{self, Entry, Known};
 use model::with_causes;
+use objects::Io;
 use tracedir::ClassCache;
 
 use crate::block::{Summarised, Told};
@@ -15,7 +16,6 @@ use crate::blocks::{Blocks, find, keep};
 use crate::cache::{Cache, Held};
 use crate::error::{Error, Refused};
 use crate::id::BlockId;
-use crate::store::Io;
 use crate::task::{Kept, Report, Task};
 use crate::threads::Threads;
 use crate::tree::{Fold, Node};
@@ -90,7 +90,7 @@ impl Hands {
     ///
     /// # Errors
     ///
-    /// [`Error::Url`], [`Error::Store`] when there is no place for the merges.
+    /// [`Error::Objects`] when there is no place for the merges.
     pub fn folding(&self, work: &Work) -> Result<Folding, Error> {
         Ok(Folding { fold: Fold::new(work.parts.len()), blocks: self.blocks(work)? })
     }
@@ -100,7 +100,7 @@ impl Hands {
     ///
     /// # Errors
     ///
-    /// [`EngineError::Stopped`]; [`EngineError::Failed`] with [`Error::Url`] or [`Error::Store`] when there is no place for the
+    /// [`EngineError::Stopped`]; [`EngineError::Failed`] with [`Error::Objects`] when there is no place for the
     /// merges.
     pub fn work(
         &self,
@@ -147,7 +147,7 @@ impl Hands {
     ///
     /// # Errors
     ///
-    /// [`Error::Store`] and its like; [`Error::Step`] for a block that is not there, or is not what the worker made.
+    /// [`Error::Objects`] and its like; [`Error::Step`] for a block that is not there, or is not what the worker made.
     pub fn outcome(&self, work: &Work, report: Report) -> Result<Outcome, Error> {
         let kept = match report {
             Report::Kept(kept) => kept,
@@ -297,7 +297,7 @@ impl Folding {
     ///
     /// # Errors
     ///
-    /// [`Error::Twice`]; [`Error::Summary`] when neighbours do not merge; [`Error::Store`] when a merge cannot be committed.
+    /// [`Error::Twice`]; [`Error::Summary`] when neighbours do not merge; [`Error::Objects`] when a merge cannot be committed.
     pub fn add(&mut self, segment: Segment) -> Result<(), Error> {
         self.fold.add(segment, self.blocks.as_ref())
     }

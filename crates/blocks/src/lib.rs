@@ -27,7 +27,6 @@ mod chunks;
 mod error;
 mod hands;
 mod id;
-mod store;
 mod task;
 mod threads;
 mod tree;

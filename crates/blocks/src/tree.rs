@@ -260,10 +260,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use model::Timestamp;
+    use objects::Io;
     use stitch::Cover;
 
     use super::*;
-    use crate::store::Io;
 
     fn id(n: usize) -> BlockId {
         BlockId::from_hex(&format!("{n:064x}")).unwrap()

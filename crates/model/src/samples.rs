@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::intern::{Lists, Table, Texts};
+use crate::intern::{Lists, Table, Texts, item};
 use crate::time::Timestamp;
 
 /// What the values of samples count: `name:sample_type:sample_unit:period_type:period_unit`, as Pyroscope writes it. The two last
@@ -227,6 +227,45 @@ impl Batch {
     /// Adds a sample, whose stack and series are this batch's.
     pub fn add(&mut self, sample: Sample) {
         self.samples.push(sample);
+    }
+
+    /// Adds all samples of another batch.
+    pub fn absorb(&mut self, other: &Self) {
+        let texts: Vec<TextId> = other.texts.iter().map(|text| self.text(text)).collect();
+        let text = |id: TextId| *item(&texts, id.0);
+        let frames: Vec<u32> = other
+            .frames
+            .iter()
+            .map(|frame| {
+                let Frame { function, system_name, file, kind, mapping, build_id, .. } = *frame;
+                self.frames.intern(Frame {
+                    function: text(function),
+                    system_name: text(system_name),
+                    file: text(file),
+                    kind: text(kind),
+                    mapping: text(mapping),
+                    build_id: text(build_id),
+                    ..*frame
+                })
+            })
+            .collect();
+        let mut own = Vec::new();
+        let stacks: Vec<StackId> = other
+            .stacks
+            .iter()
+            .map(|stack| {
+                own.clear();
+                own.extend(stack.iter().map(|frame| *item(&frames, *frame)));
+                StackId(self.stacks.intern(&own))
+            })
+            .collect();
+        let series: Vec<SeriesId> =
+            other.series.iter().map(|it| SeriesId(self.series.intern(it.clone()))).collect();
+        self.samples.extend(other.samples.iter().map(|sample| Sample {
+            series: *item(&series, sample.series.0),
+            stack: *item(&stacks, sample.stack.0),
+            ..*sample
+        }));
     }
 
     /// All samples, as they came.

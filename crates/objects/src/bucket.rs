@@ -11,18 +11,22 @@ use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use tokio::runtime::Runtime;
 
-use super::Found;
 use crate::error::Error;
+use crate::store::Found;
 
 /// The threads on which requests to buckets are made; one set for all buckets of a process.
 #[derive(Clone)]
-pub(crate) struct Io(Arc<Threads>);
+pub struct Io(Arc<Threads>);
 
 struct Threads(Option<Runtime>);
 
 impl Io {
     /// Starts them.
-    pub(crate) fn start() -> Result<Self, Error> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the system has no thread.
+    pub fn start() -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("store")
@@ -56,7 +60,7 @@ impl fmt::Debug for Io {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     url: String,
     store: Arc<AmazonS3>,
     prefix: Key,
@@ -65,7 +69,7 @@ pub(super) struct Bucket {
 
 impl Bucket {
     /// Settings and credentials come from the environment, by AWS's names.
-    pub(super) fn open(url: &str, bucket: &str, prefix: &str, io: &Io) -> Result<Self, Error> {
+    pub(crate) fn open(url: &str, bucket: &str, prefix: &str, io: &Io) -> Result<Self, Error> {
         let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
         let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
         if endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")) {
@@ -81,11 +85,11 @@ impl Bucket {
         names.fold(self.prefix.clone(), |key, name| key.join(name))
     }
 
-    pub(super) fn get(&self, name: &str, most: u64) -> Result<Option<Found>, Error> {
+    pub(crate) fn get(&self, name: &str, most: u64) -> Result<Option<Found>, Error> {
         self.io.wait(self.fetch(name, most))
     }
 
-    pub(super) fn get_all(
+    pub(crate) fn get_all(
         &self,
         names: &[String],
         most: u64,
@@ -108,23 +112,24 @@ impl Bucket {
         Ok(Some(Found::Bytes(bytes.into())))
     }
 
-    pub(super) fn stream(
+    pub(crate) fn stream<E: From<Error>>(
         &self,
         name: &str,
-        mut take: impl FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let failed = failed(&self.url, name);
+        let failed = |error| E::from(failed(error));
         self.io.wait(async {
-            let found = self.store.get(&self.key(name)).await.map_err(&failed)?;
+            let found = self.store.get(&self.key(name)).await.map_err(failed)?;
             let mut pieces = found.into_stream();
             while let Some(piece) = pieces.next().await {
-                take(&piece.map_err(&failed)?)?;
+                take(&piece.map_err(failed)?)?;
             }
             Ok(())
         })
     }
 
-    pub(super) fn create(&self, name: &str, bytes: Vec<u8>) -> Result<bool, Error> {
+    pub(crate) fn create(&self, name: &str, bytes: Vec<u8>) -> Result<bool, Error> {
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         let key = self.key(name);
         let put = self.store.put_opts(&key, PutPayload::from(bytes), options);
@@ -135,14 +140,14 @@ impl Bucket {
         }
     }
 
-    pub(super) fn remove(&self, name: &str) -> Result<(), Error> {
+    pub(crate) fn remove(&self, name: &str) -> Result<(), Error> {
         match self.io.wait(self.store.delete(&self.key(name))) {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(failed(&self.url, name)(error)),
         }
     }
 
-    pub(super) fn list(&self, below: &str) -> Result<BTreeSet<String>, Error> {
+    pub(crate) fn list(&self, below: &str) -> Result<BTreeSet<String>, Error> {
         let prefix = self.key(below);
         let names = self.io.wait(async {
             let all = self.store.list(Some(&prefix));

@@ -1,20 +1,12 @@
 //! A folder or a bucket, by names.
 
-#[cfg(feature = "object-store")]
-mod bucket;
-#[cfg(not(feature = "object-store"))]
-#[path = "store/no_bucket.rs"]
-mod bucket;
-
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-pub(crate) use bucket::Io;
-
-use self::bucket::Bucket;
+use crate::bucket::{Bucket, Io};
 use crate::error::Error;
 
 /// How much of a file is given at a time.
@@ -22,7 +14,7 @@ const PIECE: usize = 256 << 10;
 
 /// A folder or a bucket, or a part of one below a prefix.
 #[derive(Debug, Clone)]
-pub(crate) struct Store {
+pub struct Store {
     url: String,
     place: Place,
 }
@@ -35,7 +27,11 @@ enum Place {
 
 impl Store {
     /// Opens a folder, which is made, or `file:///folder` or `s3://bucket[/prefix]`.
-    pub(crate) fn open(url: &str, io: &Io) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Url`], [`Error::LeftOut`]; [`Error::Io`] for a folder that cannot be made.
+    pub fn open(url: &str, io: &Io) -> Result<Self, Error> {
         let refused = || Error::Url { url: url.to_owned() };
         let place = match url.split_once("://") {
             None => folder(url)?,
@@ -53,7 +49,11 @@ impl Store {
     }
 
     /// The bytes under a name; `None` when there are none.
-    pub(crate) fn get(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>, Error> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLong`] for more than `most` bytes; this and all that follow: [`Error::Io`], [`Error::Store`].
+    pub fn get(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>, Error> {
         let found = match &self.place {
             Place::Folder(folder) => read(&folder.join(name), most)?,
             Place::Bucket(bucket) => bucket.get(name, most)?,
@@ -62,7 +62,11 @@ impl Store {
     }
 
     /// The bytes under each of these names, so many asked for at a time.
-    pub(crate) fn get_all(
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`].
+    pub fn get_all(
         &self,
         names: &[String],
         most: u64,
@@ -95,15 +99,19 @@ impl Store {
     }
 
     /// Gives the bytes under a name piece by piece.
-    pub(crate) fn stream(
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`], and what `take` says.
+    pub fn stream<E: From<Error>>(
         &self,
         name: &str,
-        mut take: impl FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         match &self.place {
             Place::Folder(folder) => {
                 let path = folder.join(name);
-                let failed = |source| Error::Io { path: path.clone(), source };
+                let failed = |source| E::from(Error::Io { path: path.clone(), source });
                 let mut file = File::open(&path).map_err(failed)?;
                 let mut piece = vec![0; PIECE];
                 loop {
@@ -120,18 +128,26 @@ impl Store {
     }
 
     /// Puts bytes under a name that has none; says whether it had none.
-    pub(crate) fn create(&self, name: &str, bytes: Vec<u8>) -> Result<bool, Error> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`].
+    pub fn create(&self, name: &str, bytes: Vec<u8>, sync: Sync) -> Result<bool, Error> {
         match &self.place {
             Place::Folder(folder) => {
                 let path = folder.join(name);
-                create(&path, &bytes).map_err(|source| Error::Io { path, source })
+                create(&path, &bytes, sync).map_err(|source| Error::Io { path, source })
             }
             Place::Bucket(bucket) => bucket.create(name, bytes),
         }
     }
 
     /// Removes what is under a name, if anything is.
-    pub(crate) fn remove(&self, name: &str) -> Result<(), Error> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`].
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
         match &self.place {
             Place::Folder(folder) => {
                 let path = folder.join(name);
@@ -147,7 +163,11 @@ impl Store {
     }
 
     /// All names below one, from it on; of a folder those that lie in it.
-    pub(crate) fn list(&self, below: &str) -> Result<BTreeSet<String>, Error> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`].
+    pub fn list(&self, below: &str) -> Result<BTreeSet<String>, Error> {
         match &self.place {
             Place::Folder(folder) => {
                 let path = folder.join(below);
@@ -157,14 +177,25 @@ impl Store {
         }
     }
 
-    pub(crate) fn url(&self) -> &str {
+    /// As it was opened.
+    #[must_use]
+    pub fn url(&self) -> &str {
         &self.url
     }
 }
 
+/// When what is put into a folder is on the disk; in a bucket it is durable when it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sync {
+    /// When the system writes it: what can be made again.
+    Later,
+    /// Before [`Store::create`] returns.
+    AtOnce,
+}
+
 /// What is under a name.
 #[derive(Debug)]
-enum Found {
+pub(crate) enum Found {
     Bytes(Vec<u8>),
     /// More than is read.
     TooLong(u64),
@@ -195,23 +226,47 @@ fn read(path: &Path, most: u64) -> Result<Option<Found>, Error> {
 
 /// Writes beside the name, and gives it the name when it is whole and the name is free. What is written beside has a name that
 /// no other process has, on this machine or another that shares the folder.
-fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+fn create(path: &Path, bytes: &[u8], sync: Sync) -> io::Result<bool> {
     if path.exists() {
         return Ok(false);
     }
     let folder = path.parent().unwrap_or(Path::new(""));
-    fs::create_dir_all(folder)?;
+    create_folder(folder, sync)?;
     let mut part = tempfile::Builder::new()
         .prefix(".")
         .suffix(".part")
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder)?;
     part.write_all(bytes)?;
-    match fs::hard_link(part.path(), path) {
-        Ok(()) => part.close().map(|()| true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => part.close().map(|()| false),
-        Err(error) => Err(error),
+    if sync == Sync::AtOnce {
+        part.as_file().sync_all()?;
     }
+    let is_new = match fs::hard_link(part.path(), path) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(error),
+    };
+    part.close()?;
+    if sync == Sync::AtOnce {
+        // Also of one that somebody else gave the name a moment ago.
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(is_new)
+}
+
+/// Makes a folder and those above it; each is in the one above it for good when that is asked for.
+fn create_folder(folder: &Path, sync: Sync) -> io::Result<()> {
+    if sync == Sync::Later || folder.as_os_str().is_empty() || folder.is_dir() {
+        return fs::create_dir_all(folder);
+    }
+    let above = folder.parent().unwrap_or(Path::new(""));
+    create_folder(above, sync)?;
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+    File::open(above)?.sync_all()
 }
 
 fn list(folder: &Path) -> io::Result<BTreeSet<String>> {
@@ -236,8 +291,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let io = Io::start().unwrap();
         let store = Store::open(folder.path().to_str().unwrap(), &io).unwrap();
-        assert!(store.create("h/one", b"1".to_vec()).unwrap());
-        assert!(!store.create("h/one", b"2".to_vec()).unwrap());
+        assert!(store.create("a/b/c", b"3".to_vec(), Sync::AtOnce).unwrap());
+        assert_eq!(store.get("a/b/c", 10).unwrap().unwrap(), b"3"[..]);
+        assert!(store.create("h/one", b"1".to_vec(), Sync::Later).unwrap());
+        assert!(!store.create("h/one", b"2".to_vec(), Sync::AtOnce).unwrap());
         assert_eq!(store.get("h/one", 10).unwrap().unwrap(), b"1"[..]);
         assert_eq!(store.get("h/two", 10).unwrap(), None);
         assert!(matches!(store.get("h/one", 0), Err(Error::TooLong { len: 1, most: 0, .. })));
@@ -251,7 +308,7 @@ mod tests {
     fn of_many_that_put_one_name_at_once_one_does() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("h/one");
-        let put = |n: u8| create(&path, &[n; 100]).unwrap();
+        let put = |n: u8| create(&path, &[n; 100], Sync::AtOnce).unwrap();
         let made: Vec<bool> = std::thread::scope(|scope| {
             let all: Vec<_> = (0..16).map(|n| scope.spawn(move || put(n))).collect();
             all.into_iter().map(|one| one.join().unwrap()).collect()

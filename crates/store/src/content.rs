@@ -1,6 +1,7 @@
 //! Digests of what samples refer to: equal content has equal digests wherever it was sent from.
 
 use std::fmt;
+use std::str::FromStr;
 
 use model::samples::{Batch, Frame, Series, StackId};
 use sha2::{Digest as _, Sha256};
@@ -12,6 +13,23 @@ pub struct Digest(pub [u8; 16]);
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Text that is no digest: 32 hexadecimal digits in lower case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoDigest;
+
+impl FromStr for Digest {
+    type Err = NoDigest;
+
+    fn from_str(text: &str) -> Result<Self, NoDigest> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() != 32 || !text.bytes().all(is_digit) {
+            return Err(NoDigest);
+        }
+        let number = u128::from_str_radix(text, 16).map_err(|_digits| NoDigest)?;
+        Ok(Self(number.to_be_bytes()))
     }
 }
 

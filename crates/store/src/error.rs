@@ -1,5 +1,7 @@
 //! What can go wrong.
 
+use crate::lake::name::BlockName;
+
 /// Why a block cannot be made or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -33,4 +35,46 @@ pub enum Error {
         /// Of all rows that were read, from 0.
         row: usize,
     },
+    /// Something is wrong with a block.
+    #[error("block {name}")]
+    Block {
+        /// Which one.
+        name: Box<BlockName>,
+        /// What it is.
+        source: Box<Error>,
+    },
+    /// The bytes of a block are not those that its name says.
+    #[error("block {name}: its bytes are not those that its name says")]
+    Changed {
+        /// Which one.
+        name: Box<BlockName>,
+    },
+    /// A block is not there.
+    #[error("block {name} is not there")]
+    Gone {
+        /// Which one.
+        name: Box<BlockName>,
+    },
+    /// The place of blocks.
+    #[error(transparent)]
+    Objects(#[from] objects::Error),
+    /// No name of a tenant.
+    #[error("{name:?} names no tenant: letters, digits and !-_.*'(), 150 at most")]
+    Tenant {
+        /// Its begin.
+        name: String,
+    },
+    /// Too much waits to be written.
+    #[error("{bytes} bytes of samples wait to be written: try again")]
+    Busy {
+        /// How much.
+        bytes: usize,
+    },
+}
+
+impl Error {
+    /// With the name of the block.
+    pub(crate) fn of(self, name: &BlockName) -> Self {
+        Self::Block { name: Box::new(name.clone()), source: Box::new(self) }
+    }
 }

@@ -7,11 +7,13 @@
 //! - **block**: a file of samples of one tenant, with all that they refer to; its layout is drawn in [`mod@block`].
 //! - **row**: the samples of one stack of one series in a block.
 //! - **digest**: the first 16 bytes of SHA-256 over content, by which series and stacks are known.
+//! - **lake**: the blocks of all tenants in one place ([`mod@lake`]).
 //! - **selection**: which series and times are asked for, and whether sums of rows are enough.
 
 pub mod block;
 pub mod content;
 mod error;
+pub mod lake;
 
 pub use error::Error;
 

@@ -20,7 +20,7 @@ mod schema;
 mod write;
 
 pub use read::{Detail, Selection, header, read_into};
-pub use write::encode;
+pub use write::{encode, encode_as};
 
 /// The newest layout that is known, told in the file's own metadata.
 pub const FORMAT: u32 = 1;
@@ -38,4 +38,7 @@ pub struct Header {
     pub begin_unix_ns: i64,
     /// The last time of a sample, in nanoseconds since the epoch.
     pub end_unix_ns: i64,
+    /// Digests of the blocks that it was merged from and stands for.
+    #[serde(default)]
+    pub replaces: Vec<String>,
 }

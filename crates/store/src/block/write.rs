@@ -39,6 +39,15 @@ pub(super) struct Row<'b> {
 ///
 /// [`Error::Parquet`] when the encoder refuses.
 pub fn encode(batch: &Batch) -> Result<Option<Vec<u8>>, Error> {
+    Ok(encode_as(batch, &[])?.map(|(_, bytes)| bytes))
+}
+
+/// The same as a block that stands for others, with what it says of itself.
+///
+/// # Errors
+///
+/// [`Error::Parquet`] when the encoder refuses.
+pub fn encode_as(batch: &Batch, replaces: &[Digest]) -> Result<Option<(Header, Vec<u8>)>, Error> {
     let (Some(begin), Some(end)) = (
         batch.samples().iter().map(|sample| sample.at).min(),
         batch.samples().iter().map(|sample| sample.at).max(),
@@ -50,6 +59,7 @@ pub fn encode(batch: &Batch) -> Result<Option<Vec<u8>>, Error> {
         samples: batch.samples().len() as u64,
         begin_unix_ns: begin.nanos(),
         end_unix_ns: end.nanos(),
+        replaces: replaces.iter().map(Digest::to_string).collect(),
     };
     let sorted = Sorted::of(batch);
     let rows = sorted.rows(batch);
@@ -59,7 +69,8 @@ pub fn encode(batch: &Batch) -> Result<Option<Vec<u8>>, Error> {
         writer.write(&columns)?;
         writer.flush()?;
     }
-    Ok(Some(writer.into_inner()?))
+    let bytes = writer.into_inner()?;
+    Ok(Some((header, bytes)))
 }
 
 fn properties(header: &Header) -> Result<WriterProperties, Error> {

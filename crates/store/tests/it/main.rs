@@ -1,3 +1,9 @@
 //! What blocks promise.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking; helpers stand outside of test functions"
+)]
 
 mod blocks;
+mod lake;

@@ -1,0 +1,317 @@
+//! The blocks of all tenants in one place: samples come in and are durable, blocks are merged and deleted, questions are answered.
+//!
+//! ```text
+//! push ─▶ pending, by tenant ─ flush ─▶ blocks of level 0 ─ compact ─▶ blocks of level 1 to 4 ─ expire ─▶ nothing
+//!         (a push is acknowledged when its block is on the disk)           │
+//!                                       select ◀───── all of them ─────────┘
+//! ```
+//!
+//! There is no other state: the place is listed at the start, and names say all that finding blocks needs. A merged block says which
+//! blocks it stands for, so it takes their place at the moment that it is there, whenever the process ends.
+//!
+//! One process at a time writes to a place.
+
+mod cache;
+pub mod name;
+mod pending;
+pub mod plan;
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use model::samples::Batch;
+use model::{Nanos, Timestamp};
+use objects::{Io, Store, Sync};
+
+use self::cache::Cache;
+use self::name::{BlockName, Tenant};
+pub use self::pending::Ticket;
+use self::pending::{Incoming, Pending};
+use self::plan::{Keep, Merge};
+use crate::block::{self, Selection, read_into};
+use crate::content::Digest;
+use crate::error::Error;
+
+/// A block is no longer than this: a merge's bound, and what one flush may have.
+const MAX_BLOCK_BYTES: u64 = 256 << 20;
+/// Bytes of blocks that are kept in memory.
+const CACHE_BYTES: usize = 128 << 20;
+/// How often a question begins again because blocks were merged meanwhile.
+const TRIES: usize = 5;
+
+/// How a [`Lake`] works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// A profile that comes again within this time is stored once.
+    pub retries: Nanos,
+    /// Bytes of samples in memory that wait to be written, more or less; what comes then is refused.
+    pub pending_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { retries: Nanos::new(3_600 * 1_000_000_000), pending_bytes: 64 << 20 }
+    }
+}
+
+/// Blocks in one place.
+#[derive(Debug)]
+pub struct Lake {
+    store: Store,
+    blocks: Mutex<BTreeSet<BlockName>>,
+    incoming: Mutex<Incoming>,
+    cache: Mutex<Cache>,
+    /// Whoever writes what waits.
+    flushing: Mutex<()>,
+    /// Whoever writes blocks in place of others.
+    compacting: Mutex<()>,
+    settings: Settings,
+}
+
+/// What a round of compaction did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Blocks that were made.
+    pub made: usize,
+    /// Blocks that they stand for.
+    pub replaced: usize,
+}
+
+impl Lake {
+    /// Opens a folder or a bucket, and looks at what is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Objects`]; what reading blocks meets.
+    pub fn open(url: &str, io: &Io, settings: Settings, now: Timestamp) -> Result<Self, Error> {
+        let store = Store::open(url, io)?;
+        let names = store.list("")?;
+        let blocks: BTreeSet<BlockName> =
+            names.iter().filter_map(|name| name.parse().ok()).collect();
+        let lake = Self {
+            store,
+            blocks: Mutex::new(blocks),
+            incoming: Mutex::new(Incoming::new(settings)),
+            cache: Mutex::new(Cache::new(CACHE_BYTES)),
+            flushing: Mutex::new(()),
+            compacting: Mutex::new(()),
+            settings,
+        };
+        lake.finish_merges()?;
+        lake.remember_profiles(now)?;
+        Ok(lake)
+    }
+
+    /// Takes in a profile of a tenant, which is stored when its ticket says so; one that came before is not taken again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`] when too much waits to be written.
+    pub fn push(&self, tenant: &Tenant, profile: u128, samples: &Batch) -> Result<Ticket, Error> {
+        lock(&self.incoming).push(tenant, profile, samples)
+    }
+
+    /// Whether anything waits to be written.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        !lock(&self.incoming).is_empty()
+    }
+
+    /// Writes what waits: a block for each tenant. Who waits for a block that cannot be written learns why.
+    pub fn flush(&self, now: Timestamp) {
+        let _only = lock(&self.flushing);
+        let all = lock(&self.incoming).take();
+        for (tenant, pending) in all {
+            let written = self.write(&tenant, &pending);
+            if let Ok(Some(name)) = &written {
+                lock(&self.blocks).insert(name.clone());
+            }
+            lock(&self.incoming).is_written(&tenant, &pending, written.is_ok(), now);
+            pending.tell(written.map(drop));
+        }
+    }
+
+    fn write(&self, tenant: &Tenant, pending: &Pending) -> Result<Option<BlockName>, Error> {
+        let Some((header, bytes)) = block::encode_as(&pending.batch, &[])? else { return Ok(None) };
+        self.put(tenant, 0, &header, bytes).map(Some)
+    }
+
+    fn put(
+        &self,
+        tenant: &Tenant,
+        level: u8,
+        header: &block::Header,
+        bytes: Vec<u8>,
+    ) -> Result<BlockName, Error> {
+        let name = BlockName {
+            tenant: tenant.clone(),
+            begin: Timestamp::from_nanos(header.begin_unix_ns),
+            end: Timestamp::from_nanos(header.end_unix_ns),
+            level,
+            bytes: bytes.len() as u64,
+            digest: Digest::of(&bytes),
+        };
+        // Whoever put the same name put the same bytes.
+        self.store.create(&name.to_string(), bytes, Sync::AtOnce)?;
+        Ok(name)
+    }
+
+    /// The blocks of all tenants.
+    #[must_use]
+    pub fn blocks(&self) -> Vec<BlockName> {
+        lock(&self.blocks).iter().cloned().collect()
+    }
+
+    /// All that is selected of a tenant's samples that were acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Objects`], [`Error::Block`].
+    pub fn select(&self, tenant: &Tenant, selection: &Selection<'_>) -> Result<Batch, Error> {
+        let mut tries = 0;
+        loop {
+            let mut batch = Batch::new();
+            match self.select_into(tenant, selection, &mut batch) {
+                // It was merged: the merged one is known by now.
+                Err(Error::Gone { .. }) if tries < TRIES => tries += 1,
+                selected => return selected.map(|()| batch),
+            }
+        }
+    }
+
+    fn select_into(
+        &self,
+        tenant: &Tenant,
+        selection: &Selection<'_>,
+        batch: &mut Batch,
+    ) -> Result<(), Error> {
+        let (first, last) = selection.times;
+        let of_tenant: Vec<BlockName> = lock(&self.blocks)
+            .iter()
+            .filter(|it| it.tenant == *tenant && it.begin <= last && it.end >= first)
+            .cloned()
+            .collect();
+        for name in of_tenant {
+            let bytes = self.read(&name)?;
+            read_into(&bytes, selection, batch).map_err(|error| error.of(&name))?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of a block, which are what its name says.
+    fn read(&self, name: &BlockName) -> Result<Bytes, Error> {
+        if let Some(known) = lock(&self.cache).get(name) {
+            return Ok(known);
+        }
+        let found = self.store.get(&name.to_string(), MAX_BLOCK_BYTES)?;
+        let bytes = found.ok_or_else(|| Error::Gone { name: Box::new(name.clone()) })?;
+        if bytes.len() as u64 != name.bytes || Digest::of(&bytes) != name.digest {
+            return Err(Error::Changed { name: Box::new(name.clone()) });
+        }
+        let bytes = Bytes::from(bytes);
+        lock(&self.cache).put(name.clone(), bytes.clone());
+        Ok(bytes)
+    }
+
+    /// Merges what is due.
+    ///
+    /// # Errors
+    ///
+    /// What reading and writing blocks meets; merges that were done stay done.
+    pub fn compact(&self, now: Timestamp) -> Result<Compacted, Error> {
+        let _only = lock(&self.compacting);
+        let mut done = Compacted::default();
+        for merge in plan::merges(&self.blocks(), now) {
+            self.merge(&merge)?;
+            done.made += 1;
+            done.replaced += merge.sources.len();
+        }
+        Ok(done)
+    }
+
+    fn merge(&self, merge: &Merge) -> Result<(), Error> {
+        let Some(first) = merge.sources.first() else { return Ok(()) };
+        let mut all = Batch::new();
+        for source in &merge.sources {
+            let bytes = self.read(source)?;
+            read_into(&bytes, &Selection::all(), &mut all).map_err(|error| error.of(source))?;
+        }
+        let sources: Vec<Digest> = merge.sources.iter().map(|source| source.digest).collect();
+        let Some((header, bytes)) = block::encode_as(&all, &sources)? else { return Ok(()) };
+        let name = self.put(&first.tenant, merge.level, &header, bytes)?;
+        {
+            let mut blocks = lock(&self.blocks);
+            blocks.retain(|name| !merge.sources.contains(name));
+            blocks.insert(name);
+        }
+        self.remove(&merge.sources)
+    }
+
+    /// Deletes what is not kept; says which blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Objects`].
+    pub fn expire(&self, keep: Keep, now: Timestamp) -> Result<Vec<BlockName>, Error> {
+        let _only = lock(&self.compacting);
+        let expired = plan::expired(&self.blocks(), keep, now);
+        lock(&self.blocks).retain(|name| !expired.contains(name));
+        self.remove(&expired)?;
+        Ok(expired)
+    }
+
+    fn remove(&self, names: &[BlockName]) -> Result<(), Error> {
+        for name in names {
+            lock(&self.cache).remove(name);
+            self.store.remove(&name.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Removes blocks that a merged one stands for: the process that merged them ended before it could.
+    fn finish_merges(&self) -> Result<(), Error> {
+        let blocks = self.blocks();
+        for merged in blocks.iter().filter(|it| it.level > 0) {
+            let below: Vec<&BlockName> = blocks
+                .iter()
+                .filter(|it| it.tenant == merged.tenant && it.level < merged.level)
+                .filter(|it| it.begin >= merged.begin && it.end <= merged.end)
+                .collect();
+            if below.is_empty() {
+                continue;
+            }
+            let header = block::header(&self.read(merged)?).map_err(|error| error.of(merged))?;
+            let sources: BTreeSet<String> = header.replaces.into_iter().collect();
+            let is_source = |it: &&&BlockName| sources.contains(&it.digest.to_string());
+            let left: Vec<BlockName> =
+                below.iter().filter(is_source).map(|it| (*it).clone()).collect();
+            lock(&self.blocks).retain(|name| !left.contains(name));
+            self.remove(&left)?;
+        }
+        Ok(())
+    }
+
+    /// Learns which profiles were stored a short while ago.
+    fn remember_profiles(&self, now: Timestamp) -> Result<(), Error> {
+        for name in self.blocks() {
+            if now.since(name.end) > self.settings.retries {
+                continue;
+            }
+            let mut batch = Batch::new();
+            let bytes = self.read(&name)?;
+            read_into(&bytes, &Selection::all(), &mut batch).map_err(|error| error.of(&name))?;
+            let profiles: BTreeSet<u128> =
+                batch.samples().iter().map(|it| it.profile).filter(|id| *id != 0).collect();
+            let mut incoming = lock(&self.incoming);
+            profiles
+                .into_iter()
+                .for_each(|profile| incoming.remember(&name.tenant, profile, name.end));
+        }
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

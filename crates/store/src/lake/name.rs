@@ -1,0 +1,135 @@
+//! Names of blocks: all that finding them needs.
+//!
+//! ```text
+//! acme@0001795410000000000-0001795410999000000-0-48213-8d3c…(32 digits).parquet
+//! tenant begin, end: nanoseconds since the epoch  │ bytes  digest of the bytes
+//!                                                 level
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use model::Timestamp;
+
+use crate::content::Digest;
+use crate::error::Error;
+
+/// Bytes of a tenant's name: as Mimir and its kin allow.
+pub const MAX_TENANT_BYTES: usize = 150;
+
+/// Whose samples they are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenant(String);
+
+impl Tenant {
+    /// By name: letters, digits and `!-_.*'()`, 150 at most, and neither `.` nor `..`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tenant`].
+    pub fn new(name: &str) -> Result<Self, Error> {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!-_.*'()".contains(&byte);
+        let is_name =
+            !name.is_empty() && name.len() <= MAX_TENANT_BYTES && !matches!(name, "." | "..");
+        if !is_name || !name.bytes().all(is_allowed) {
+            return Err(Error::Tenant { name: name.chars().take(MAX_TENANT_BYTES).collect() });
+        }
+        Ok(Self(name.to_owned()))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A block's name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockName {
+    /// Whose samples are in it.
+    pub tenant: Tenant,
+    /// The first time of a sample.
+    pub begin: Timestamp,
+    /// The last time of a sample.
+    pub end: Timestamp,
+    /// How often its samples were merged.
+    pub level: u8,
+    /// Its length.
+    pub bytes: u64,
+    /// Digest of its bytes.
+    pub digest: Digest,
+}
+
+impl fmt::Display for BlockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tenant, begin, end, level, bytes, digest } = self;
+        let (begin, end) = (begin.nanos(), end.nanos());
+        write!(f, "{}@{begin:019}-{end:019}-{level}-{bytes}-{digest}.parquet", tenant.0)
+    }
+}
+
+/// Text that is no block's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoBlockName;
+
+impl FromStr for BlockName {
+    type Err = NoBlockName;
+
+    fn from_str(text: &str) -> Result<Self, NoBlockName> {
+        let parsed = || {
+            let (tenant, rest) = text.strip_suffix(".parquet")?.rsplit_once('@')?;
+            let mut parts = rest.split('-');
+            let mut part = || parts.next();
+            let (begin, end, level, bytes, digest) = (part()?, part()?, part()?, part()?, part()?);
+            let name = Self {
+                tenant: Tenant::new(tenant).ok()?,
+                begin: Timestamp::from_nanos(begin.parse().ok()?),
+                end: Timestamp::from_nanos(end.parse().ok()?),
+                level: level.parse().ok()?,
+                bytes: bytes.parse().ok()?,
+                digest: digest.parse().ok()?,
+            };
+            // As it would be written: there is one name for each block.
+            (name.to_string() == text).then_some(name)
+        };
+        parsed().ok_or(NoBlockName)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_was_written() {
+        let name = BlockName {
+            tenant: Tenant::new("a-b_c.d!").unwrap(),
+            begin: Timestamp::from_nanos(17),
+            end: Timestamp::from_nanos(1_795_410_000_000_000_000),
+            level: 3,
+            bytes: 48_213,
+            digest: Digest::of(b"x"),
+        };
+        let text = name.to_string();
+        assert_eq!(text.parse(), Ok(name));
+        for wrong in [
+            text.replace("@0", "@"),
+            text.replace(".parquet", ""),
+            text.replace("a-b", "a/b"),
+            text.replace("-3-", "-+3-"),
+            text.to_uppercase(),
+            format!("{text}x"),
+            String::new(),
+        ] {
+            assert_eq!(wrong.parse::<BlockName>(), Err(NoBlockName), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn tenants_stay_below_the_folder() {
+        for wrong in ["", ".", "..", "a/b", "a@b", "a b", "é", &"x".repeat(151)] {
+            assert!(Tenant::new(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Samples that came and are not on the disk yet, and profiles that came a short while ago.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use model::Timestamp;
+use model::samples::Batch;
+
+use super::Settings;
+use super::name::Tenant;
+use crate::error::Error;
+
+/// Profiles that are remembered, of all tenants: some 100 bytes each.
+const MAX_REMEMBERED: usize = 1 << 20;
+/// What a sample takes in memory with its share of the tables, more or less.
+const SAMPLE_BYTES: usize = 128;
+
+/// What a tenant's next block is made of.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    pub(super) batch: Batch,
+    profiles: BTreeSet<u128>,
+    written: Arc<Written>,
+}
+
+/// Whether a block was written.
+#[derive(Debug, Default)]
+struct Written {
+    outcome: Mutex<Option<Result<(), Arc<Error>>>>,
+    is_known: Condvar,
+}
+
+/// Says when a push is stored.
+#[derive(Debug, Clone)]
+pub struct Ticket(Option<Arc<Written>>);
+
+impl Ticket {
+    /// Waits until it is on the disk.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not.
+    pub fn wait(&self) -> Result<(), Arc<Error>> {
+        let Some(written) = &self.0 else { return Ok(()) };
+        let mut outcome = written.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match &*outcome {
+                Some(known) => return known.clone(),
+                None => {
+                    let waited = written.is_known.wait(outcome);
+                    outcome = waited.unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+impl Pending {
+    /// Tells who waits.
+    pub(super) fn tell(&self, written: Result<(), Error>) {
+        let mut outcome = self.written.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        *outcome = Some(written.map_err(Arc::new));
+        self.written.is_known.notify_all();
+    }
+}
+
+/// What came and is not on the disk, by tenant.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pending: BTreeMap<Tenant, Pending>,
+    /// What is written at this moment: its profiles, and who tells when that is done.
+    writing: BTreeMap<Tenant, (BTreeSet<u128>, Arc<Written>)>,
+    stored: HashSet<(Tenant, u128)>,
+    /// Those in the order in which they are forgotten.
+    order: VecDeque<(Timestamp, Tenant, u128)>,
+    /// Of samples that wait.
+    bytes: usize,
+    settings: Settings,
+}
+
+impl Incoming {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            pending: BTreeMap::new(),
+            writing: BTreeMap::new(),
+            stored: HashSet::new(),
+            order: VecDeque::new(),
+            bytes: 0,
+            settings,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    pub(super) fn push(
+        &mut self,
+        tenant: &Tenant,
+        profile: u128,
+        samples: &Batch,
+    ) -> Result<Ticket, Error> {
+        if profile != 0 {
+            if self.stored.contains(&(tenant.clone(), profile)) {
+                return Ok(Ticket(None));
+            }
+            let writing = self.writing.get(tenant).map(|(profiles, written)| (profiles, written));
+            let pending = self.pending.get(tenant).map(|it| (&it.profiles, &it.written));
+            for (profiles, written) in writing.into_iter().chain(pending) {
+                if profiles.contains(&profile) {
+                    return Ok(Ticket(Some(Arc::clone(written))));
+                }
+            }
+        }
+        if samples.samples().is_empty() {
+            return Ok(Ticket(None));
+        }
+        let bytes = samples.samples().len().saturating_mul(SAMPLE_BYTES);
+        // A single large one comes through when nothing else waits.
+        if self.bytes > 0 && self.bytes.saturating_add(bytes) > self.settings.pending_bytes {
+            return Err(Error::Busy { bytes: self.bytes });
+        }
+        self.bytes += bytes;
+        let pending = self.pending.entry(tenant.clone()).or_default();
+        pending.batch.absorb(samples);
+        pending.profiles.insert(profile);
+        Ok(Ticket(Some(Arc::clone(&pending.written))))
+    }
+
+    /// What is to be written: one writes at a time.
+    pub(super) fn take(&mut self) -> BTreeMap<Tenant, Pending> {
+        let all = std::mem::take(&mut self.pending);
+        for (tenant, pending) in &all {
+            let written = Arc::clone(&pending.written);
+            self.writing.insert(tenant.clone(), (pending.profiles.clone(), written));
+        }
+        all
+    }
+
+    /// What was taken is on the disk, or it will not be: then it may come again.
+    pub(super) fn is_written(
+        &mut self,
+        tenant: &Tenant,
+        pending: &Pending,
+        is_stored: bool,
+        now: Timestamp,
+    ) {
+        self.bytes -= pending.batch.samples().len().saturating_mul(SAMPLE_BYTES).min(self.bytes);
+        self.writing.remove(tenant);
+        if is_stored {
+            let profiles = pending.profiles.iter().filter(|profile| **profile != 0);
+            profiles.for_each(|profile| self.remember(tenant, *profile, now));
+        }
+        while let Some((at, ..)) = self.order.front()
+            && (now.since(*at) > self.settings.retries || self.order.len() > MAX_REMEMBERED)
+        {
+            if let Some((_, tenant, profile)) = self.order.pop_front() {
+                self.stored.remove(&(tenant, profile));
+            }
+        }
+    }
+
+    /// A profile was stored.
+    pub(super) fn remember(&mut self, tenant: &Tenant, profile: u128, at: Timestamp) {
+        if self.stored.insert((tenant.clone(), profile)) {
+            self.order.push_back((at, tenant.clone(), profile));
+        }
+    }
+}

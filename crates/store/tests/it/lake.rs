@@ -1,0 +1,201 @@
+//! A place of blocks, whose process may end at any moment.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use model::samples::{Batch, Frame, Labels, Sample, Series};
+use model::{Nanos, Timestamp};
+use objects::Io;
+use store::Error;
+use store::block::{Detail, Selection};
+use store::lake::name::Tenant;
+use store::lake::plan::Keep;
+use store::lake::{Compacted, Lake, Settings};
+
+const SECOND_NS: i64 = 1_000_000_000;
+/// Some day's midnight.
+const DAY_NS: i64 = 20_000 * 86_400 * SECOND_NS;
+
+const fn at(second: i64) -> Timestamp {
+    Timestamp::from_nanos(DAY_NS + second * SECOND_NS)
+}
+
+fn open(folder: &Path, now: Timestamp) -> Lake {
+    let io = Io::start().unwrap();
+    Lake::open(folder.to_str().unwrap(), &io, Settings::default(), now).unwrap()
+}
+
+fn tenant(name: &str) -> Tenant {
+    Tenant::new(name).unwrap()
+}
+
+/// A sample of this function, second and value.
+fn samples(function: &str, second: i64, value: i64, profile: u128) -> Batch {
+    let mut batch = Batch::new();
+    let function = batch.text(function);
+    let frame = batch.frame(Frame { function, ..Frame::default() });
+    let stack = batch.stack(&[frame]);
+    let labels = Labels::new([("service_name", "shop")]);
+    let profile_type = "process_cpu:cpu:nanoseconds:cpu:nanoseconds".parse().unwrap();
+    let series = batch.series(Series { profile_type, labels });
+    batch.add(Sample { series, stack, at: at(second), value, profile, span_id: 0, trace_id: 0 });
+    batch
+}
+
+fn sum(lake: &Lake, tenant: &Tenant) -> i64 {
+    let selection = Selection { detail: Detail::Totals, ..Selection::all() };
+    let found = lake.select(tenant, &selection).unwrap();
+    found.samples().iter().map(|sample| sample.value).sum()
+}
+
+#[test]
+fn what_is_acknowledged_is_there_at_the_next_start_once_however_often_it_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (tenant("one"), tenant("other"));
+    let lake = open(folder.path(), at(0));
+    let first = lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap();
+    let again = lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap();
+    let of_other = lake.push(&other, 7, &samples("f", 0, 3, 7)).unwrap();
+    assert!(lake.is_pending());
+    lake.flush(at(1));
+    [first, again, of_other].iter().for_each(|ticket| ticket.wait().unwrap());
+    // Stored, so nothing waits.
+    lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap().wait().unwrap();
+    assert!(!lake.is_pending());
+    assert_eq!((sum(&lake, &one), sum(&lake, &other)), (10, 3));
+    // Not acknowledged.
+    lake.push(&one, 8, &samples("f", 1, 100, 8)).unwrap();
+    drop(lake);
+
+    let lake = open(folder.path(), at(2));
+    assert_eq!((sum(&lake, &one), sum(&lake, &other)), (10, 3));
+    lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap().wait().unwrap();
+    let ticket = lake.push(&one, 8, &samples("f", 1, 100, 8)).unwrap();
+    lake.flush(at(3));
+    ticket.wait().unwrap();
+    assert_eq!(sum(&lake, &one), 110);
+    drop(lake);
+    // After the time for retries it is another one.
+    let late = at(7_000);
+    let lake = open(folder.path(), late);
+    lake.push(&one, 7, &samples("f", 6_999, 10, 7)).unwrap();
+    lake.flush(late);
+    assert_eq!(sum(&lake, &one), 120);
+}
+
+#[test]
+fn merged_blocks_take_the_place_of_others_whenever_the_process_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = tenant("one");
+    let lake = open(folder.path(), at(0));
+    for second in 0..30 {
+        lake.push(&one, 0, &samples("f", 2 * second, second + 1, 0)).unwrap();
+        lake.flush(at(2 * second));
+    }
+    assert_eq!(lake.blocks().len(), 30);
+    assert_eq!(lake.compact(at(61)).unwrap(), Compacted::default());
+    let names = || -> BTreeSet<_> {
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let saved: Vec<_> = names().into_iter().map(|path| (fs::read(&path).unwrap(), path)).collect();
+    assert_eq!(lake.compact(at(70)).unwrap(), Compacted { made: 1, replaced: 30 });
+    assert_eq!((names().len(), sum(&lake, &one)), (1, 465));
+    drop(lake);
+    // It ended after it had removed some of the blocks that were merged, or none.
+    for left in [30, 29, 11, 1, 0] {
+        for (bytes, path) in &saved[..left] {
+            fs::write(path, bytes).unwrap();
+        }
+        let lake = open(folder.path(), at(71));
+        assert_eq!((names().len(), sum(&lake, &one)), (1, 465), "{left}");
+    }
+    // It ended before the merged one was there.
+    names().iter().for_each(|path| fs::remove_file(path).unwrap());
+    for (bytes, path) in &saved {
+        fs::write(path, bytes).unwrap();
+    }
+    fs::write(folder.path().join(".merged.part"), b"half").unwrap();
+    let lake = open(folder.path(), at(72));
+    assert_eq!((lake.blocks().len(), sum(&lake, &one)), (30, 465));
+}
+
+#[test]
+fn questions_are_answered_the_same_while_blocks_are_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = tenant("one");
+    let lake = Arc::new(open(folder.path(), at(0)));
+    for second in 0..120 {
+        lake.push(&one, 0, &samples("f", 10 * second, 1, 0)).unwrap();
+        lake.flush(at(10 * second));
+    }
+    let asking = {
+        let (lake, one) = (Arc::clone(&lake), one.clone());
+        thread::spawn(move || (0..60).map(|_| sum(&lake, &one)).collect::<BTreeSet<_>>())
+    };
+    let compacted = lake.compact(at(100_000)).unwrap();
+    assert_eq!(asking.join().unwrap(), BTreeSet::from([120]));
+    assert_eq!((compacted.made, compacted.replaced), (20, 120));
+    // Up to one block for each day.
+    while lake.compact(at(100_000)).unwrap() != Compacted::default() {}
+    assert_eq!((lake.blocks().len(), sum(&lake, &one)), (1, 120));
+    let keep = Keep { age: Some(Nanos::new(10_000 * 1_000_000_000)), bytes: None };
+    assert_eq!(lake.expire(keep, at(5_000)).unwrap(), []);
+    assert_eq!(lake.expire(keep, at(100_000)).unwrap().len(), 1);
+    assert_eq!((sum(&lake, &one), fs::read_dir(folder.path()).unwrap().count()), (0, 0));
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_and_may_come_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("blocks");
+    let one = tenant("one");
+    let lake = open(&place, at(0));
+    fs::remove_dir(&place).unwrap();
+    fs::write(&place, b"in the way").unwrap();
+    let ticket = lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap();
+    lake.flush(at(0));
+    let refused = ticket.wait().unwrap_err();
+    assert!(matches!(*refused, Error::Objects(_)), "{refused}");
+    fs::remove_file(&place).unwrap();
+    let ticket = lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap();
+    lake.flush(at(0));
+    ticket.wait().unwrap();
+    assert_eq!(sum(&lake, &one), 10);
+}
+
+#[test]
+fn more_than_may_wait_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let io = Io::start().unwrap();
+    let settings = Settings { pending_bytes: 1_000, ..Settings::default() };
+    let lake = Lake::open(folder.path().to_str().unwrap(), &io, settings, at(0)).unwrap();
+    let one = tenant("one");
+    let pushed = |profile| lake.push(&one, profile, &samples("f", 0, 1, profile));
+    let taken = (1..100).take_while(|profile| pushed(*profile).is_ok()).count();
+    assert!(matches!(pushed(200), Err(Error::Busy { .. })));
+    assert!((1..50).contains(&taken), "{taken}");
+    lake.flush(at(0));
+    pushed(200).unwrap();
+}
+
+#[test]
+fn a_block_that_was_changed_is_named_and_answers_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = tenant("one");
+    let lake = open(folder.path(), at(0));
+    lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap();
+    lake.flush(at(0));
+    drop(lake);
+    let path = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[40] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let io = Io::start().unwrap();
+    let lake =
+        Lake::open(folder.path().to_str().unwrap(), &io, Settings::default(), at(9_999)).unwrap();
+    let refused = lake.select(&one, &Selection::all()).unwrap_err().to_string();
+    assert!(refused.contains(path.file_name().unwrap().to_str().unwrap()), "{refused}");
+}

@@ -19,7 +19,6 @@
 
 mod driver;
 mod error;
-mod headers;
 mod ledger;
 mod name;
 mod run;
@@ -28,9 +27,9 @@ mod target;
 
 pub use driver::{Attempt, Keep, Sender, Sending};
 pub use error::{Error, Result};
-pub use headers::{Headers, HeadersError};
 pub use ledger::{Counts, Kind, Loss, Reason};
 pub use name::PacketName;
 pub use run::{Agent, Settings, Status};
 pub use spool::Bounds;
 pub use target::{Target, TargetError};
+pub use webclient::{Headers, HeadersError};

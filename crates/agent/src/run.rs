@@ -11,8 +11,9 @@ use profile::{MAX_PACKET_BYTES, Packet};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use webclient::Backoff;
 
-use crate::driver::{Attempt, Backoff, Sender, Sending};
+use crate::driver::{Attempt, Sender, Sending};
 use crate::error::{Error, Result};
 use crate::ledger::{Counts, Loss, Reason};
 use crate::spool::{Bounds, Loan, Spool};
@@ -263,7 +264,7 @@ impl Drivers {
                     tracing::warn!(to = url, why, "cannot deliver; it is tried again");
                 }
                 self.spool.give_back(loan, true);
-                Some(backoff.after_failure(after))
+                Some(backoff.after_failure(after, fastrand::f64()))
             }
         }
     }

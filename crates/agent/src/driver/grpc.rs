@@ -18,11 +18,10 @@ use http_body_util::Full;
 use percent_encoding::percent_decode_str;
 use profile::{Limits, ungzip};
 use prost::Message;
+use webclient::{Answer, Client, Headers, PRODUCT, exchange, shown};
 
 use super::Attempt;
-use super::client::{Answer, Client, PRODUCT, exchange, shown};
 use super::http::{delivered, may_be_repeated};
-use crate::headers::Headers;
 
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");

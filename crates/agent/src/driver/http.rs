@@ -5,11 +5,9 @@ use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use prost::Message;
+use webclient::{Answer, Client, Headers, PRODUCT, exchange, retry_after, shown};
 
 use super::Attempt;
-use super::client::{Answer, Client, PRODUCT, exchange, shown};
-use super::retry::retry_after;
-use crate::headers::Headers;
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 

@@ -1,30 +1,26 @@
 //! Sending packets to one target.
 
-mod client;
 mod folder;
 mod grpc;
 mod http;
 mod push;
-mod retry;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
+use webclient::{Backoff, Client, Headers, Version};
 
-use self::client::Version;
 use self::folder::Folder;
 use self::grpc::OtlpGrpc;
 use self::http::OtlpHttp;
 use self::push::Pyroscope;
 use crate::error::Result;
-use crate::headers::Headers;
 use crate::name::PacketName;
 use crate::target::{Kind, Target};
 
 pub use self::folder::Keep;
-pub(crate) use self::retry::Backoff;
 
 /// What came of sending a packet once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +92,7 @@ impl Sender {
     /// # Errors
     /// [`Error::Door`](crate::Error::Door) when certificates cannot be used.
     pub fn new(target: &Target, sending: &Sending) -> Result<Self> {
-        let client = |version| client::new(target.is_encrypted(), version, sending);
+        let client = |version| client(target.is_encrypted(), version, sending);
         let headers = sending.headers.clone();
         let driver = match &target.kind {
             Kind::OtlpHttp(uri) => {
@@ -145,11 +141,16 @@ impl Sender {
         loop {
             let attempt = self.send(name, packet.clone()).await;
             let Attempt::Again { after, .. } = &attempt else { return attempt };
-            let wait = backoff.after_failure(*after);
+            let wait = backoff.after_failure(*after, fastrand::f64());
             if begin.elapsed() + wait > patience {
                 return attempt;
             }
             tokio::time::sleep(wait).await;
         }
     }
+}
+
+fn client(is_encrypted: bool, version: Version, sending: &Sending) -> Result<Client> {
+    let certificate = sending.certificate.as_ref().map(|(it, key)| (it.as_path(), key.as_path()));
+    Ok(webclient::new(is_encrypted, version, sending.ca.as_deref(), certificate)?)
 }

@@ -13,12 +13,10 @@ use profile::request::{Dictionary, Profile, ResourceProfiles};
 use profile::view::pprof_of_series;
 use profile::{DecodeError, Limits, Request, keys, ungzip};
 use prost::Message;
+use webclient::{Answer, Client, Headers, PRODUCT, exchange, retry_after, shown};
 
 use super::Attempt;
-use super::client::{Answer, Client, PRODUCT, exchange, shown};
 use super::http::may_be_repeated;
-use super::retry::retry_after;
-use crate::headers::Headers;
 
 /// Labels that Pyroscope takes of one series unless it is told otherwise, and bytes of a name and a value.
 const MAX_LABELS: usize = 30;

@@ -94,7 +94,8 @@ impl Headers {
         Some(())
     }
 
-    pub(crate) fn apply(&self, to: &mut HeaderMap) {
+    /// Puts them to others, in place of those with the same names.
+    pub fn apply(&self, to: &mut HeaderMap) {
         to.extend(self.0.clone());
     }
 }

@@ -16,33 +16,35 @@ const LONGEST_ASKED: Duration = Duration::from_secs(600);
 
 /// How long to wait after failures: exponential, by chance between half and all of it, so that agents that failed together do not come back
 /// together.
-#[derive(Debug, Default)]
-pub(crate) struct Backoff {
+#[derive(Debug, Clone, Default)]
+pub struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    /// The wait after a failure; not shorter than the server asked for.
-    pub(crate) fn after_failure(&mut self, asked: Option<Duration>) -> Duration {
+    /// The wait after a failure; not shorter than the server asked for. `chance` is a random number from 0 to 1.
+    pub fn after_failure(&mut self, asked: Option<Duration>, chance: f64) -> Duration {
         let whole = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
-        self.failures += 1;
-        let own = whole.mul_f64(0.5 + fastrand::f64() / 2.0);
+        self.failures = self.failures.saturating_add(1);
+        let own = whole.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0);
         own.max(asked.unwrap_or_default().min(LONGEST_ASKED))
     }
 
     /// Something worked.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.failures = 0;
     }
 
     /// Whether the last attempt failed.
-    pub(crate) fn is_failing(&self) -> bool {
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
         self.failures != 0
     }
 }
 
 /// What `Retry-After` asks for: seconds, or a date by the server's own clock (RFC 9110, 10.2.3).
-pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+#[must_use]
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
@@ -61,7 +63,8 @@ mod tests {
     #[test]
     fn waits_grow_up_to_a_bound_and_vary() {
         let mut backoff = Backoff::default();
-        let waits: Vec<Duration> = (0..40).map(|_| backoff.after_failure(None)).collect();
+        let waits: Vec<Duration> =
+            (0..40).map(|_| backoff.after_failure(None, fastrand::f64())).collect();
         for (wait, most) in waits.iter().zip([0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]) {
             let most = Duration::from_secs_f64(most);
             assert!((most / 2..=most).contains(wait), "{wait:?} of {most:?}");
@@ -70,10 +73,10 @@ mod tests {
         let late: std::collections::BTreeSet<_> = waits.iter().skip(10).collect();
         assert!(late.len() > 1, "all the same: {late:?}");
         backoff.reset();
-        assert!(backoff.after_failure(None) <= FIRST);
+        assert!(backoff.after_failure(None, 1.0) <= FIRST);
         let minute = Duration::from_secs(60);
-        assert_eq!(backoff.after_failure(Some(minute)), minute);
-        assert_eq!(backoff.after_failure(Some(Duration::MAX)), LONGEST_ASKED);
+        assert_eq!(backoff.after_failure(Some(minute), 1.0), minute);
+        assert_eq!(backoff.after_failure(Some(Duration::MAX), 1.0), LONGEST_ASKED);
     }
 
     #[test]

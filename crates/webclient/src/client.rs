@@ -1,5 +1,6 @@
 //! HTTP, with or without TLS.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +15,7 @@ use model::with_causes;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
-use super::Sending;
-use crate::error::Result;
-
-/// An answer's body that is read (OTLP specification: at most 4 MiB).
+/// An answer's body that is read: 4 MiB, as the OTLP specification has it.
 const MAX_ANSWER: usize = 4 << 20;
 
 /// A connection that nothing was sent over for so long is closed.
@@ -30,13 +28,15 @@ const PING: Duration = Duration::from_secs(4);
 /// Characters of an answer that are shown.
 const SHOWN: usize = 200;
 
-pub(super) const PRODUCT: &str = concat!("throughline/", env!("CARGO_PKG_VERSION"));
+/// What we are called in `User-Agent`.
+pub const PRODUCT: &str = concat!("throughline/", env!("CARGO_PKG_VERSION"));
 
-pub(super) type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+/// A client; it keeps its connection.
+pub type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// What is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub enum Version {
     /// HTTP/1.1.
     Http1,
     /// HTTP/2, also without TLS.
@@ -45,18 +45,29 @@ pub(super) enum Version {
 
 /// An answer that was read whole.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
-    pub(super) trailers: HeaderMap,
+pub struct Answer {
+    /// What it says first.
+    pub status: StatusCode,
+    /// What stands before its body.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+    /// What stands behind its body.
+    pub trailers: HeaderMap,
 }
 
-/// A client; it keeps its connection.
-pub(super) fn new(is_encrypted: bool, version: Version, sending: &Sending) -> Result<Client> {
-    let certificate = sending.certificate.as_ref().map(|(it, key)| (it.as_path(), key.as_path()));
+/// A client. `ca`: certificates that an encrypted server's must come from, those of the system if `None`; `certificate`: ours, and its key.
+///
+/// # Errors
+/// When certificates cannot be used.
+pub fn new(
+    is_encrypted: bool,
+    version: Version,
+    ca: Option<&Path>,
+    certificate: Option<(&Path, &Path)>,
+) -> Result<Client, door::Error> {
     let config = match is_encrypted {
-        true => Arc::unwrap_or_clone(door::client_config(sending.ca.as_deref(), certificate)?),
+        true => Arc::unwrap_or_clone(door::client_config(ca, certificate)?),
         // Never used, and a machine without certificates can do without.
         false => ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -76,11 +87,11 @@ pub(super) fn new(is_encrypted: bool, version: Version, sending: &Sending) -> Re
     Ok(builder.build(connector))
 }
 
-/// Sends a request and reads the answer; an error is what is wrong, in one line.
-pub(super) async fn exchange(
-    client: &Client,
-    request: Request<Full<Bytes>>,
-) -> std::result::Result<Answer, String> {
+/// Sends a request and reads the answer.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub async fn exchange(client: &Client, request: Request<Full<Bytes>>) -> Result<Answer, String> {
     let answer = client.request(request).await.map_err(|error| with_causes(&error))?;
     let (head, body) = answer.into_parts();
     let body =
@@ -90,7 +101,8 @@ pub(super) async fn exchange(
 }
 
 /// The begin of what a server says, fit for one line.
-pub(super) fn shown(text: &[u8]) -> String {
+#[must_use]
+pub fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let plain = |c: char| if c.is_control() || c == char::REPLACEMENT_CHARACTER { ' ' } else { c };
     let line: String = text.chars().take(SHOWN).map(plain).collect();

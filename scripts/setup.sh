@@ -35,6 +35,7 @@ llvm             command  llvm-addr2line
 musl-tools       command  musl-gcc
 nats-server      command  nats-server
 openssl          command  openssl
+prometheus       command  prometheus
 python3-lttnganalyses command lttng-syscallstats-mi
 python3-venv     python   ensurepip
 xz-utils         command  xz

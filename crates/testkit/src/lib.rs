@@ -27,9 +27,11 @@ pub mod executables;
     reason = "the file is small, and each place in it is known"
 )]
 pub mod go;
+mod http;
 pub mod lttng;
 pub mod machines;
 pub mod pki;
+pub mod prometheus;
 pub mod python;
 mod running;
 pub mod s3;

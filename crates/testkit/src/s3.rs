@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::http::exchange;
 use crate::{Running, is_installed, skip, wait_for};
 
 /// The server, with a bucket `copies` in it.
@@ -150,22 +150,10 @@ impl Server {
     }
 
     fn send(&self, method: &str, name: &str, bytes: &[u8]) -> (u16, Vec<u8>) {
-        let Ok(mut socket) = TcpStream::connect((self.ip.as_str(), self.filer)) else {
+        let Ok(socket) = TcpStream::connect((self.ip.as_str(), self.filer)) else {
             return (0, vec![]);
         };
-        let name = name.replace('+', "%2B");
-        let request = format!(
-            "{method} /buckets/copies/{name} HTTP/1.0\r\nhost: 127.0.0.1\r\naccept: application/json\r\ncontent-length: {}\r\n\r\n",
-            bytes.len()
-        );
-        let mut answer = Vec::new();
-        let exchanged = socket
-            .write_all(request.as_bytes())
-            .and_then(|()| socket.write_all(bytes))
-            .and_then(|()| socket.read_to_end(&mut answer));
-        exchanged.expect("an answer");
-        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(0);
-        let status = String::from_utf8_lossy(answer.get(9..12).unwrap_or_default()).parse();
-        (status.unwrap_or(0), answer.split_off((end + 4).min(answer.len())))
+        let path = format!("/buckets/copies/{}", name.replace('+', "%2B"));
+        exchange(socket, method, &path, bytes).expect("an answer")
     }
 }

@@ -43,6 +43,18 @@ const NATS: [&[u8]; 4] = [
     b"-ERR 'Authorization Violation'\r\n",
 ];
 
+/// Bodies of `/ingest`, behind the number of their format: form, folded, lines, trie, tree, speedscope.
+const INGEST: [&[u8]; 6] = [
+    b"\x01--x\r\nContent-Disposition: form-data; name=\"profile\"\r\n\r\n\x0a\x00\r\n--x--\r\n",
+    b"\x02main;work 2\nmain 1\n",
+    b"\x03main;work\nmain\n",
+    b"\x04\x00\x00\x02\x04main\x01\x01\x02;w\x02\x00\x01o\x03\x00",
+    b"\x05\x00\x00\x02\x04main\x01\x01\x01w\x02\x00\x01o\x03\x00",
+    b"\x06{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"shared\":{\"frames\":[{\"name\":\"a\"}]},\"profiles\":[\
+{\"type\":\"sampled\",\"unit\":\"none\",\"samples\":[[0]],\"weights\":[1]},\
+{\"type\":\"evented\",\"unit\":\"seconds\",\"events\":[{\"type\":\"O\",\"frame\":0,\"at\":1},{\"type\":\"C\",\"frame\":0,\"at\":2}]}]}",
+];
+
 /// A program that has functions inlined into each other.
 const INLINED: &str = "\
 volatile unsigned sink;
@@ -139,18 +151,24 @@ fn fuzz(folder: &Path, target: &str, seconds: u64) -> anyhow::Result<bool> {
     Ok(status.success())
 }
 
-/// Requests of real clients of profile stores, unpacked where they came in gzip.
-fn bodies(corpus: &Path) -> anyhow::Result<usize> {
+/// Requests of real clients of profile stores, unpacked where they came in gzip, each behind the number of its format
+/// and with others where a target wants that.
+fn bodies(corpus: &Path, has_format: bool) -> anyhow::Result<usize> {
+    let mut count = 0;
+    for (number, body) in INGEST.iter().enumerate().filter(|_| has_format) {
+        fs::write(corpus.join(format!("text-{number}")), body)?;
+        count += 1;
+    }
+    let before: &[u8] = if has_format { &[0] } else { &[] };
     let Some(folder) = testkit::shared_dir().map(|dir| dir.join("captures/pyroscope-clients"))
     else {
-        return Ok(0);
+        return Ok(count);
     };
-    let mut count = 0;
     for path in files(&folder)?.into_iter().filter(|path| path.extension() == Some("body".as_ref()))
     {
         let bytes = profile::ungzip(&fs::read(&path)?, profile::Limits::default())?;
         if bytes.len() <= MAX_SEED_BYTES {
-            fs::write(corpus.join(count.to_string()), bytes)?;
+            fs::write(corpus.join(count.to_string()), [before, &bytes].concat())?;
             count += 1;
         }
     }
@@ -230,7 +248,7 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
         return Ok(2);
     }
     if target.starts_with("intake_") {
-        return bodies(&corpus);
+        return bodies(&corpus, target == "intake_ingest");
     }
     let Some(root) = testkit::unpacked_trace("conformance") else { return Ok(0) };
     let mut count = 0;

@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use model::Timestamp;
-use model::samples::{Batch, FrameId, ProfileType, Sample, Series, StackId, TextId};
+use model::samples::{Batch, Frame, FrameId, ProfileType, Sample, Series, StackId, TextId};
 
 use crate::error::Error;
 use crate::identity::Identity;
@@ -118,5 +118,12 @@ impl Draft {
         let frames = frames.get(cut..).unwrap_or_default();
         request.budget.frames.take(frames.len())?;
         Ok(request.taken.batch.stack(frames))
+    }
+
+    /// The number of a frame of which nothing but its name is known.
+    pub(crate) fn named(&mut self, request: &mut Request<'_>, name: &str) -> FrameId {
+        let most = request.limits.symbol_bytes;
+        let function = self.text(&mut request.taken.batch, name, most);
+        request.taken.batch.frame(Frame { function, ..Frame::default() })
     }
 }

@@ -53,6 +53,24 @@ pub enum Error {
     /// A field of JSON that is something else than the message's.
     #[error("the JSON field {name} is not {expected}")]
     JsonField { name: &'static str, expected: &'static str },
+    /// A parameter of an address.
+    #[error("parameter {parameter}: {value:?} {why}")]
+    Query { parameter: &'static str, value: String, why: &'static str },
+    /// A line of text.
+    #[error("line {line}: {value:?} {why}")]
+    Line { line: usize, value: String, why: &'static str },
+    /// A body of several parts.
+    #[error("the form {why}")]
+    Form { why: &'static str },
+    /// Samples without weights, or weights without samples.
+    #[error("{found} weights for {expected} samples")]
+    Weights { expected: usize, found: usize },
+    /// A frame's begin or end.
+    #[error("event number {event} {why}")]
+    Event { event: usize, why: &'static str },
+    /// Something that is not read here.
+    #[error("{what} is not supported")]
+    Unsupported { what: String },
     /// A limit of size is passed.
     #[error("more than {limit} {what}")]
     TooMany { what: &'static str, limit: usize },
@@ -63,8 +81,12 @@ pub enum Error {
 pub enum ErrorKind {
     /// Send something else: this is wrong, or from a time that is not taken.
     Invalid,
+    /// Ask in another way: the address is wrong.
+    Query,
     /// Send less at once.
     TooLarge,
+    /// Send another format.
+    Unsupported,
 }
 
 impl Error {
@@ -78,6 +100,8 @@ impl Error {
         match self {
             Self::TooMany { .. }
             | Self::Bytes(DecodeError { wrong: Wrong::TooMany { .. }, .. }) => ErrorKind::TooLarge,
+            Self::Query { .. } => ErrorKind::Query,
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
             _ => ErrorKind::Invalid,
         }
     }

@@ -19,6 +19,7 @@ mod draft;
 mod error;
 mod id;
 mod identity;
+mod ingest;
 mod json;
 mod limits;
 mod pprof;
@@ -30,6 +31,7 @@ use model::Timestamp;
 use model::samples::Batch;
 
 pub use error::{Error, ErrorKind};
+pub use ingest::{Ingest, Query, ingest};
 pub use limits::Limits;
 pub use pprof::{PprofSource, pprof};
 pub use push::{Encoding, push};
@@ -44,7 +46,7 @@ pub struct Taken {
 }
 
 /// A profile that was taken, perhaps as one without any sample.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accepted {
     /// The same when it comes again.
     pub id: u128,
@@ -63,6 +65,8 @@ pub struct LeftOut {
     pub negatives: u64,
     /// Stacks whose leaf's side was cut.
     pub deep_stacks: u64,
+    /// Lines without a value.
+    pub lines: u64,
     /// Texts whose begin was cut.
     pub long_texts: u64,
 }

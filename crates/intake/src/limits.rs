@@ -77,6 +77,8 @@ pub(crate) struct Budget {
     pub(crate) bytes: Allowance,
     /// Bytes of the labels of series, each series by itself.
     pub(crate) labels: Allowance,
+    /// Bytes of stacks that are text, each as often as it comes.
+    pub(crate) text: Allowance,
     /// Frames of all stacks that are looked at, each as often as it comes.
     pub(crate) frames: Allowance,
 }
@@ -87,6 +89,7 @@ impl Budget {
         Self {
             bytes: allow("bytes of all profiles of a request", limits.body_bytes),
             labels: allow("bytes of labels of all series of a request", limits.body_bytes / 4),
+            text: allow("bytes of all stacks of a request", limits.body_bytes),
             frames: allow("frames of all stacks of a request", limits.body_bytes / 4),
         }
     }

@@ -1,7 +1,7 @@
 //! A `google.v1.Profile` as it stands on the wire, with all ids checked.
 //!
 //! ```text
-//! Profile   1 sample_type 2 sample 3 mapping 4 location 5 function 6 string_table 9 time_nanos 10 duration_nanos 11 period_type 12 period
+//! Profile   1 sample_type 2 sample 3 mapping 4 location 5 function 6 string_table 9 time_nanos 10 duration_nanos 11 period_type
 //! ValueType 1 type 2 unit            Sample   1 location_id, leaf first 2 value 3 label        Label 1 key 2 str 3 num
 //! Mapping   1 id 2 memory_start 3 memory_limit 4 file_offset 5 filename 6 build_id
 //! Location  1 id 2 mapping_id 3 address 4 line, innermost first                               Line  1 function_id 2 line
@@ -26,8 +26,7 @@ pub(crate) struct Tables<'a> {
     pub(super) strings: Vec<&'a str>,
     types: Vec<ValueType>,
     period_type: ValueType,
-    pub(super) period: i64,
-    pub(super) time_ns: i64,
+    pub(crate) time_ns: i64,
     pub(super) samples: Vec<Reader<'a>>,
     mappings: Vec<Mapping>,
     locations: Vec<Location>,
@@ -106,7 +105,6 @@ impl<'a> Tables<'a> {
                 6 => out.strings.push(value.bytes(&reader, "string_table")?.text()?),
                 9 => out.time_ns = signed(value.number(&reader)?),
                 11 => out.period_type = ValueType::decode(value.bytes(&reader, "period_type")?)?,
-                12 => out.period = signed(value.number(&reader)?),
                 _ => {}
             }
         }
@@ -195,6 +193,11 @@ impl<'a> Tables<'a> {
     pub(super) fn string(&self, string: u64) -> &'a str {
         let found = usize::try_from(string).ok().and_then(|at| self.strings.get(at)).copied();
         found.unwrap_or_default()
+    }
+
+    /// Whether there is no sample.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.samples.is_empty()
     }
 
     /// Where a location stands.

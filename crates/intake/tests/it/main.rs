@@ -5,6 +5,7 @@
     reason = "a helper that fails is a failure of the test that calls it"
 )]
 
+mod ingest;
 mod pprof;
 mod push;
 mod support;

@@ -100,17 +100,18 @@ impl<const N: usize> Arena<N> {
     /// The nodes in depth-first order, siblings by the rank of their keys.
     pub(crate) fn flat(&self, ranks: &[u32]) -> Vec<Flat<N>> {
         let totals = self.totals();
-        let rank = |node: u32| {
-            let key = self.nodes.get(node as usize).map_or(0, |node| node.key);
-            ranks.get(key as usize).copied().unwrap_or(u32::MAX)
-        };
-        let parent = |node: u32| self.nodes.get(node as usize).map_or(ROOT, |node| node.parent);
         // Last siblings first, so that a stack gives the first ones first.
-        let mut order: Vec<u32> = self.iter().skip(1).map(|(number, ..)| number).collect();
-        order.sort_unstable_by_key(|&node| (parent(node), Reverse(rank(node))));
+        let mut order: Vec<(u32, Reverse<u32>, u32)> = self
+            .iter()
+            .skip(1)
+            .map(|(number, parent, key, _)| {
+                (parent, Reverse(ranks.get(key as usize).copied().unwrap_or(u32::MAX)), number)
+            })
+            .collect();
+        order.sort_unstable();
         let mut starts = vec![0; self.nodes.len() + 1];
-        for &node in &order {
-            if let Some(count) = starts.get_mut(parent(node) as usize + 1) {
+        for &(parent, ..) in &order {
+            if let Some(count) = starts.get_mut(parent as usize + 1) {
                 *count += 1;
             }
         }
@@ -133,7 +134,7 @@ impl<const N: usize> Arena<N> {
             }
             if let (Some(&begin), Some(&end)) = (starts.get(at), starts.get(at + 1)) {
                 let children = order.get(begin..end).unwrap_or_default();
-                stack.extend(children.iter().map(|&child| (child, depth + 1)));
+                stack.extend(children.iter().map(|&(.., child)| (child, depth + 1)));
             }
         }
         for at in path {

@@ -153,6 +153,12 @@ impl Rules {
     ///
     /// For what cannot be answered, as `invalid_argument`.
     pub fn span_profile(&self, of: &SelectMergeSpanProfileRequest) -> Taken<MergeQuestion> {
+        if matches!(
+            ProfileFormat::try_from(of.format),
+            Ok(ProfileFormat::Dot | ProfileFormat::Pprof)
+        ) {
+            return Err(Error::invalid("profiles of spans come as flame graph or as tree"));
+        }
         self.stacktraces(&SelectMergeStacktracesRequest {
             profile_type_id: of.profile_type_id.clone(),
             label_selector: of.label_selector.clone(),

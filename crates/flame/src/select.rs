@@ -19,10 +19,11 @@ pub struct Millis {
 }
 
 impl Millis {
-    /// Whether a time is in it.
+    /// Its first and last nanosecond.
     #[must_use]
-    pub fn contains(self, at: Timestamp) -> bool {
-        (self.start..=self.end).contains(&millis(at))
+    pub const fn nanos(self) -> (i64, i64) {
+        let last = self.end.saturating_mul(NANOS_PER_MILLI).saturating_add(NANOS_PER_MILLI - 1);
+        (self.start.saturating_mul(NANOS_PER_MILLI), last)
     }
 }
 
@@ -75,10 +76,11 @@ impl Selection {
                 *chosen = self.selector.matches(of);
             }
         }
+        let (first, last) = self.time.nanos();
         let mut stacks = CallSite::new(self, batch);
         batch.samples().iter().filter(move |sample| {
             series.get(sample.series.index()).is_some_and(|chosen| *chosen)
-                && self.time.contains(sample.at)
+                && (first..=last).contains(&sample.at.nanos())
                 && (self.profiles.is_empty() || self.profiles.contains(&sample.profile))
                 && (self.spans.is_empty() || self.spans.contains(&sample.span_id))
                 && (self.traces.is_empty() || self.traces.contains(&sample.trace_id))

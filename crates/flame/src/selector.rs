@@ -1,23 +1,19 @@
 //! Selectors of series, PromQL's matchers: `process_cpu{service_name="shop", pod!~"canary-.*"}`.
 //!
-//! A label that a series does not have counts as empty. Regular expressions match whole values, and take time in proportion to the
-//! value's length.
+//! A label that a series does not have counts as empty. Regular expressions match whole values.
 
 use std::fmt;
 
 use model::samples::Series;
-use regex_lite::{Regex, RegexBuilder};
 
 use crate::labels::{NAME, PROFILE_TYPE, label};
+use crate::pattern::Pattern;
 
 /// Bytes of a selector.
 pub const MAX_SELECTOR_BYTES: usize = 64 << 10;
 
 /// Matchers of a selector.
 pub const MAX_MATCHERS: usize = 128;
-
-/// Bytes that a compiled regular expression may take.
-const MAX_REGEX_BYTES: usize = 1 << 20;
 
 /// Which series are meant: those that all matchers match; without matchers all.
 #[derive(Debug, Clone, Default)]
@@ -42,9 +38,9 @@ pub enum Test {
     /// `!=`
     NotEqual(String),
     /// `=~`
-    Match(Regex),
+    Match(Pattern),
     /// `!~`
-    NoMatch(Regex),
+    NoMatch(Pattern),
 }
 
 /// Text that is no selector.
@@ -159,8 +155,8 @@ impl Test {
         match self {
             Self::Equal(wanted) => value == wanted,
             Self::NotEqual(unwanted) => value != unwanted,
-            Self::Match(regex) => regex.is_match(value),
-            Self::NoMatch(regex) => !regex.is_match(value),
+            Self::Match(regex) => regex.matches(value),
+            Self::NoMatch(regex) => !regex.matches(value),
         }
     }
 }
@@ -174,20 +170,13 @@ impl fmt::Display for Selector {
             let (sign, value) = match test {
                 Test::Equal(value) => ("=", value.as_str()),
                 Test::NotEqual(value) => ("!=", value.as_str()),
-                Test::Match(regex) => ("=~", inside(regex.as_str())),
-                Test::NoMatch(regex) => ("!~", inside(regex.as_str())),
+                Test::Match(regex) => ("=~", regex.as_str()),
+                Test::NoMatch(regex) => ("!~", regex.as_str()),
             };
             write!(f, "{comma}{}{sign}{}", quoted(name), quoted(value))?;
         }
         f.write_str("}")
     }
-}
-
-const BEFORE: &str = r"\A(?s:";
-const BEHIND: &str = r")\z";
-
-fn inside(regex: &str) -> &str {
-    regex.strip_prefix(BEFORE).and_then(|rest| rest.strip_suffix(BEHIND)).unwrap_or(regex)
 }
 
 fn quoted(text: &str) -> String {
@@ -256,7 +245,8 @@ impl<'a> Input<'a> {
         let at = self.at;
         let value = self.quoted()?;
         let regex = |value: &str| {
-            regex(value).map_err(|what| SelectorError { at, what: Fault::Regex(what) })
+            let fault = |error: regex_lite::Error| Fault::Regex(error.to_string());
+            Pattern::new(value).map_err(|error| SelectorError { at, what: fault(error) })
         };
         let test = match sign {
             "=~" => Test::Match(regex(&value)?),
@@ -323,17 +313,4 @@ fn plain(letter: char, quote: char) -> Option<char> {
         letter if letter == quote => quote,
         _ => return None,
     })
-}
-
-/// A regular expression of whole values.
-fn regex(text: &str) -> Result<Regex, String> {
-    let build = |text: &str| {
-        RegexBuilder::new(text)
-            .size_limit(MAX_REGEX_BYTES)
-            .build()
-            .map_err(|error| error.to_string())
-    };
-    // On its own first: a parenthesis too many would close the group.
-    build(text)?;
-    build(&format!("{BEFORE}{text}{BEHIND}"))
 }

@@ -1,14 +1,14 @@
 //! Requests that are refused, and what becomes of the others.
 
-use flame::{Aggregation, Limits, Millis, Of, Rules, Steps, Walk};
+use flame::{Aggregation, CallTree, Limits, Millis, Of, Rules, Steps, Walk};
 use wire::pyroscope::{
     Code, Error, ExemplarType, GoPgo, HeatmapQueryType, Location, ProfileFormat,
     SelectHeatmapRequest, SelectMergeProfileRequest, SelectMergeSpanProfileRequest,
-    SelectMergeStacktracesRequest, SelectSeriesRequest, StackTraceSelector,
-    TimeSeriesAggregationType,
+    SelectMergeStacktracesRequest, SelectMergeStacktracesResponse, SelectSeriesRequest,
+    StackTraceSelector, TimeSeriesAggregationType,
 };
 
-use super::samples::{CPU, series};
+use super::samples::{CPU, batch, series};
 
 const HOUR: i64 = 3_600_000;
 const NOW: i64 = 1_000 * HOUR;
@@ -94,6 +94,8 @@ fn merges_take_all_that_is_selected() {
     };
     let question = rules().span_profile(&spans).unwrap().unwrap();
     assert_eq!((question.max_nodes, question.selection.spans.contains(&15)), (5, true));
+    let dot = SelectMergeSpanProfileRequest { format: ProfileFormat::Dot.into(), ..spans };
+    refused(rules().span_profile(&dot), "flame graph or as tree");
 
     let profile = SelectMergeProfileRequest {
         profile_type_id: CPU.to_owned(),
@@ -108,6 +110,34 @@ fn merges_take_all_that_is_selected() {
     let question = rules().profile(&profile).unwrap().unwrap();
     assert_eq!(question.walk, Walk { keep_leaves: 5, aggregate_callees: true });
     assert_eq!((question.max_nodes, question.selection.call_site.len()), (1 << 20, 0));
+}
+
+#[test]
+fn merges_are_answered_in_the_format_that_was_asked_for() {
+    let shop: &[(&str, &str)] = &[("service_name", "shop")];
+    let batches = [
+        batch(&[(shop, "main;work", NOW, 2, 1, 0), (shop, "main", NOW - 2 * HOUR, 9, 1, 0)]),
+        batch(&[(shop, "main;idle", NOW - HOUR, 3, 2, 0), (&[], "main", NOW, 9, 1, 0)]),
+    ];
+    let mut tree = CallTree::new();
+    tree.add_stack(["main", "work"], 2);
+    tree.add_stack(["main", "idle"], 3);
+    let answer = |format: ProfileFormat| {
+        let request = SelectMergeStacktracesRequest { format: format.into(), ..merge() };
+        let question = rules().stacktraces(&request).unwrap().unwrap();
+        flame::stacktraces(&question, &batches)
+    };
+    let expected = SelectMergeStacktracesResponse {
+        flamegraph: Some(tree.flame_graph(100)),
+        ..SelectMergeStacktracesResponse::default()
+    };
+    assert_eq!(answer(ProfileFormat::Unspecified), expected);
+    assert_eq!(answer(ProfileFormat::Flamegraph), expected);
+    assert_eq!(answer(ProfileFormat::Tree).tree, tree.encode());
+    assert_eq!(answer(ProfileFormat::Dot).dot, tree.dot(100));
+    let profile = answer(ProfileFormat::Pprof).pprof.unwrap().profile.unwrap();
+    assert_eq!(profile.sample.iter().map(|sample| sample.value[0]).sum::<i64>(), 5);
+    assert_eq!(profile.string_table[..5], ["", "cpu", "nanoseconds", "main", "idle"]);
 }
 
 #[test]

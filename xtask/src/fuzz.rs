@@ -55,6 +55,14 @@ const INGEST: [&[u8]; 6] = [
 {\"type\":\"evented\",\"unit\":\"seconds\",\"events\":[{\"type\":\"O\",\"frame\":0,\"at\":1},{\"type\":\"C\",\"frame\":0,\"at\":2}]}]}",
 ];
 
+/// A call tree, a selector, and a request in both encodings.
+const FLAME: [&[u8]; 4] = [
+    b"\x00\x00\x02\x01b\x05\x00\x01a\x02\x01\x01c\x01\x00",
+    b"process_cpu{service_name=~\"a.*|b\", pod!='c\\n', x!~`d`}",
+    b"\x0a\x09a:b:c:d:e\x12\x02{}\x18\x05\x28\x07",
+    b"{\"profileTypeID\":\"a:b:c:d:e\",\"start\":\"5\",\"end\":7,\"maxNodes\":\"9\",\"spanSelector\":[\"000000000000000f\"]}",
+];
+
 /// A program that has functions inlined into each other.
 const INLINED: &str = "\
 volatile unsigned sink;
@@ -195,15 +203,28 @@ fn debugged(corpus: &Path) -> anyhow::Result<usize> {
     Ok(forms.len())
 }
 
+/// Seeds of a target that stand in this file.
+fn written(target: &str) -> Option<&'static [&'static [u8]]> {
+    match target {
+        "flame" => Some(&FLAME),
+        "nats" => Some(&NATS),
+        _ => None,
+    }
+}
+
+fn keep_all(corpus: &Path, seeds: &[&[u8]]) -> anyhow::Result<usize> {
+    for (number, bytes) in seeds.iter().enumerate() {
+        fs::write(corpus.join(number.to_string()), bytes)?;
+    }
+    Ok(seeds.len())
+}
+
 /// Writes a target's seeds into its corpus; gives how many.
 fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
     let corpus = folder.join("corpus").join(target);
     fs::create_dir_all(&corpus)?;
-    if target == "nats" {
-        for (number, said) in NATS.iter().enumerate() {
-            fs::write(corpus.join(number.to_string()), said)?;
-        }
-        return Ok(NATS.len());
+    if let Some(written) = written(target) {
+        return keep_all(&corpus, written);
     }
     if target == "remote_write" {
         for version in [Version::V1, Version::V2] {

@@ -262,7 +262,7 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
         fs::write(corpus.join("0"), task()?)?;
         return Ok(1);
     }
-    if target == "profile" {
+    if matches!(target, "profile" | "intake_otlp") {
         let packet = packet()?;
         fs::write(corpus.join("plain"), &packet.bytes)?;
         fs::write(corpus.join("compressed"), packet.gzip())?;

@@ -68,6 +68,12 @@ pub enum Error {
     /// A frame's begin or end.
     #[error("event number {event} {why}")]
     Event { event: usize, why: &'static str },
+    /// Events with some times or values missing.
+    #[error("sample number {place} has {times} times and {values} values")]
+    Times { place: usize, times: usize, values: usize },
+    /// Profiles whose tables were not sent.
+    #[error("the request has profiles and no dictionary")]
+    NoDictionary,
     /// Something that is not read here.
     #[error("{what} is not supported")]
     Unsupported { what: String },

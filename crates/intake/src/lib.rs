@@ -22,6 +22,7 @@ mod identity;
 mod ingest;
 mod json;
 mod limits;
+mod otlp;
 mod pprof;
 mod push;
 
@@ -33,6 +34,7 @@ use model::samples::Batch;
 pub use error::{Error, ErrorKind};
 pub use ingest::{Ingest, Query, ingest};
 pub use limits::Limits;
+pub use otlp::otlp;
 pub use pprof::{PprofSource, pprof};
 pub use push::{Encoding, push};
 
@@ -43,6 +45,8 @@ pub struct Taken {
     pub batch: Batch,
     /// All profiles, as they came.
     pub profiles: Vec<Result<Accepted, Refused>>,
+    /// Samples that were lost before, by class, as an agent's packet says.
+    pub lost: Vec<(String, u64)>,
 }
 
 /// A profile that was taken, perhaps as one without any sample.

@@ -17,6 +17,8 @@ pub struct Limits {
     pub text_bytes: usize,
     /// Samples of one profile: records of pprof, different stacks of others.
     pub profile_samples: usize,
+    /// Samples of a request of OTLP, each event by itself.
+    pub otlp_samples: usize,
     /// Labels of one sample of pprof, numbers among them.
     pub sample_labels: usize,
     /// Frames of a stack, inlined ones counted; of a deeper one the root's side is kept.
@@ -45,6 +47,7 @@ impl Default for Limits {
             profile_bytes: 4 << 20,
             text_bytes: 32 << 20,
             profile_samples: 16_000,
+            otlp_samples: 1 << 20,
             sample_labels: 100,
             stack_frames: 1_000,
             otlp_stack_frames: 4_096,

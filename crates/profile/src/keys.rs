@@ -62,5 +62,6 @@ pub const CONTROL_REASON: &str = "throughline.control.reason";
 pub(crate) const SAMPLES: &str = "samples";
 pub(crate) const COUNT: &str = "count";
 pub(crate) const CPU_TIME: &str = "cpu";
-pub(crate) const OFF_CPU: &str = "off_cpu";
+/// Sample type: time off the CPU.
+pub const OFF_CPU: &str = "off_cpu";
 pub(crate) const NANOSECONDS: &str = "nanoseconds";

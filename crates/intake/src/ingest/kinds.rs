@@ -63,17 +63,17 @@ pub(super) fn of(last: &str) -> Option<(&'static str, &'static str, &'static str
 
 /// What a form says of sample types.
 #[derive(Debug, Deserialize)]
-pub(super) struct SampleTypeConfig {
+pub(crate) struct SampleTypeConfig {
     #[serde(default, rename = "display-name")]
     display_name: String,
 }
 
 /// By sample type.
-pub(super) type SampleTypes = BTreeMap<String, SampleTypeConfig>;
+pub(crate) type SampleTypes = BTreeMap<String, SampleTypeConfig>;
 
 /// The name of a profile in pprof, of its sample types: `wall` if one is called so, else of the first that says it. A form may
 /// call them otherwise.
-pub(super) fn metric<'t>(types: &[(&'t str, &str)], config: Option<&SampleTypes>) -> &'t str {
+pub(crate) fn metric<'t>(types: &[(&'t str, &str)], config: Option<&SampleTypes>) -> &'t str {
     if types.iter().any(|(kind, _)| *kind == "wall") {
         return "wall";
     }

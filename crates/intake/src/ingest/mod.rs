@@ -36,6 +36,7 @@ use crate::limits::Limits;
 use crate::pprof::{Conversion, Tables};
 use crate::{Accepted, Request, Taken};
 
+pub(crate) use self::kinds::metric;
 pub use self::query::Query;
 
 /// In a second.

@@ -6,6 +6,7 @@
 )]
 
 mod ingest;
+mod otlp;
 mod pprof;
 mod push;
 mod support;

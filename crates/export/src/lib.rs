@@ -19,6 +19,20 @@
 //! Why a receiver without out-of-order window stores each cell exactly once: at most one cell of a series is unanswered, so that a repeat
 //! is always a repeat of that series' newest sample, with the same bits, which is taken and stored once.
 //!
+//! ```
+//! use export::{Metric, Prefix, series_labels};
+//!
+//! let cpu = "process_cpu:cpu:nanoseconds:cpu:nanoseconds";
+//! let metric = Prefix::default().metric(Metric::Function, cpu);
+//! let series = series_labels(&metric, [("service.name", "shop")], &[("function", "main.work")])?;
+//! assert_eq!(
+//!     series.labels.to_string(),
+//!     "pyroscope_exported_metrics_functions_process_cpu_cpu_nanoseconds_cpu_nanoseconds\
+//!      {function=\"main.work\",service_name=\"shop\"}"
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Receivers that store repeats (VictoriaMetrics without `-dedup.minScrapeInterval`) cannot give that, whoever sends.
 
 mod answer;

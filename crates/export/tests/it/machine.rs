@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
-use export::{Answer, Cell, Cursor, Limits, Machine, Outcome, Parked, Post, Purpose, Reason, Step};
+use export::{
+    Answer, Cell, Cursor, Limits, MAX_PARKED, Machine, Outcome, Parked, Post, Purpose, Reason, Step,
+};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use wire::remote_write::{Labels, Metadata, NAME, Sample, Version, decode};
@@ -288,6 +291,41 @@ fn a_receiver_that_fails_at_everything_costs_no_cell() {
 }
 
 #[test]
+fn a_cell_is_not_lost_for_failures_of_those_beside_it() {
+    let mut world = World::new(PROMETHEUS, grid(&[vec![0, 1]]), limits(100), Version::V1);
+    world.receiver.fails_at = [labels(1).to_string()].into();
+    let mut has_failed = false;
+    world.run(|post| {
+        let is_alone = decode(post.version, &post.body).unwrap().series.len() == 1;
+        if post.purpose == Purpose::Cells && is_alone && !has_failed {
+            has_failed = true;
+            return Fate::Status(500);
+        }
+        Fate::Answered
+    });
+    assert!(has_failed);
+    world.check_law(&[(Reason::Failed, 1)].into());
+}
+
+#[test]
+fn what_was_being_sent_is_sent_as_it_was_whatever_has_changed_meanwhile() {
+    let mut world = World::new(PROMETHEUS_3, grid(&[vec![0, 1, 2]]), limits(100), Version::V2);
+    while !matches!(world.machine.next(BEGIN_MS), Step::Post(_)) {
+        world.step(|_| Fate::Answered);
+    }
+    let before = world.machine.next(BEGIN_MS);
+    world.limits = limits(1);
+    world.version = Version::V1;
+    world.restart();
+    // The clock was set back, so that the cells are far ahead.
+    world.now_ms = BEGIN_MS - 60 * 60_000;
+    assert!(world.step(|_| Fate::Answered), "cells are read");
+    assert_eq!(world.machine.next(world.now_ms), before);
+    world.run(|_| Fate::Answered);
+    world.check_law(&BTreeMap::new());
+}
+
+#[test]
 fn what_a_receiver_speaks_is_remembered_for_it_alone() {
     let rows = vec![vec![0, 1]; 2];
     let mut world = World::new(PROMETHEUS, grid(&rows), limits(100), Version::V2);
@@ -338,6 +376,59 @@ fn cells_far_ahead_are_waited_for_and_old_ones_are_counted() {
     let mut world = World::new(PROMETHEUS, cells[..3].to_vec(), limits, Version::V1);
     world.run(|_| Fate::Answered);
     world.check_law(&BTreeMap::new());
+}
+
+#[test]
+fn a_receiver_that_refuses_everything_is_asked_a_bounded_number_of_times() {
+    let rows = vec![(0..300).collect::<Vec<_>>(); 2];
+    let mut world = World::new(PROMETHEUS_3, grid(&rows), limits(2_000), Version::V2);
+    world.receiver.refuses = (0..300).map(|it| labels(it).to_string()).collect();
+    world.run(|_| Fate::Answered);
+    world.check_law(&[(Reason::Refused, 600)].into());
+    assert_eq!(world.machine.cursor().parked.len(), MAX_PARKED);
+    // At the most each cell alone, and the halves of which it was one.
+    assert!(world.posts.len() < 600 * 10, "{}", world.posts.len());
+}
+
+#[test]
+fn a_receiver_that_asks_for_time_gets_it() {
+    let mut world = World::new(PROMETHEUS, grid(&[vec![0]]), limits(100), Version::V1);
+    let said = |status, seconds| {
+        let retry_after = Some(Duration::from_secs(seconds));
+        Outcome::Answered(Answer { status, retry_after, ..Answer::default() })
+    };
+    let mut bodies = Vec::new();
+    for (status, seconds) in [(429, 70), (503, 80), (500, 90)] {
+        while !matches!(
+            world.machine.next(BEGIN_MS),
+            Step::Post(Post { purpose: Purpose::Cells, .. })
+        ) {
+            world.step(|_| Fate::Answered);
+        }
+        bodies.push(world.machine.next(BEGIN_MS));
+        world.machine.answered(&said(status, seconds), BEGIN_MS, 1.0);
+        assert_eq!(world.machine.next(BEGIN_MS), Step::Wait(Duration::from_secs(seconds)));
+        assert_eq!(Some(&world.machine.next(BEGIN_MS)), bodies.last(), "the same again");
+    }
+    bodies.dedup();
+    assert_eq!(bodies.len(), 1);
+}
+
+#[test]
+fn what_metrics_are_is_told_again_after_a_while_to_receivers_of_1_0() {
+    let row = vec![0, 1];
+    let mut world = World::new(PROMETHEUS, grid(&vec![row; 41]), limits(2), Version::V1);
+    world.closed = 0;
+    for time in 0..41 {
+        world.now_ms = BEGIN_MS + time * 15_000;
+        world.closed += 2;
+        world.run(|_| Fate::Answered);
+    }
+    world.check_law(&BTreeMap::new());
+    let told = world.posts.iter().filter(|it| it.purpose == Purpose::Metadata);
+    let told: Vec<_> = told.map(|it| decode(it.version, &it.body).unwrap().metadata).collect();
+    assert_eq!(told.len(), 3, "at the begin, after 5 and after 10 minutes");
+    assert!(told.iter().all(|it| it.len() == 1 && it[0].0 == "m" && it[0].1.help == "h"));
 }
 
 #[test]

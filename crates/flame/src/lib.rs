@@ -71,6 +71,7 @@ mod merge;
 mod observe;
 mod pattern;
 mod pprof;
+mod render;
 mod request;
 mod select;
 mod selector;
@@ -85,6 +86,7 @@ pub use merge::{calls, profile, span_profile, stacktraces};
 pub use observe::{Of, Steps, uuid};
 pub use pattern::Pattern;
 pub use pprof::PlaceTree;
+pub use render::{render, render_diff, timeline, timeline_steps};
 pub use request::{Limits, MergeQuestion, Rules};
 pub use select::{Millis, Selection, millis};
 pub use selector::{

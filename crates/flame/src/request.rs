@@ -320,7 +320,7 @@ impl Rules {
         Ok(())
     }
 
-    fn nodes(&self, asked: Option<i64>, default: i64) -> Result<usize, Error> {
+    pub(crate) fn nodes(&self, asked: Option<i64>, default: i64) -> Result<usize, Error> {
         let asked = asked.filter(|asked| *asked != 0).unwrap_or(default);
         let most = self.limits.max_nodes;
         usize::try_from(asked).ok().filter(|_| asked <= most).ok_or_else(|| {

@@ -125,6 +125,12 @@ impl Selector {
         }
     }
 
+    /// Of series that all of these matchers match.
+    #[must_use]
+    pub fn all(matchers: impl IntoIterator<Item = Matcher>) -> Self {
+        Self { matchers: matchers.into_iter().collect() }
+    }
+
     /// The same with one more label that must have a value.
     #[must_use]
     pub fn and(mut self, name: &str, value: &str) -> Self {

@@ -8,6 +8,7 @@
 mod graphs;
 mod labels;
 mod profile_view;
+mod render;
 mod requests;
 mod samples;
 mod selectors;

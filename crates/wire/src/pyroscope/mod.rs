@@ -17,11 +17,13 @@ mod json;
 pub mod pprof;
 mod push;
 mod querier;
+mod render;
 mod types;
 
 pub use connect::{Code, Encoding, Error, decode, encode};
 pub use push::*;
 pub use querier::*;
+pub use render::{Flamebearer, Render, RenderMetadata, Timeline};
 pub use types::*;
 
 /// The service that takes profiles, as paths name it.

@@ -77,6 +77,9 @@ pub enum Error {
     /// Something that is not read here.
     #[error("{what} is not supported")]
     Unsupported { what: String },
+    /// More bytes than a tenant may send.
+    #[error("more than the rate that may be sent; again after {after}")]
+    Rate { after: Nanos },
     /// A limit of size is passed.
     #[error("more than {limit} {what}")]
     TooMany { what: &'static str, limit: usize },
@@ -93,6 +96,8 @@ pub enum ErrorKind {
     TooLarge,
     /// Send another format.
     Unsupported,
+    /// Send it again later.
+    Rate,
 }
 
 impl Error {
@@ -106,6 +111,7 @@ impl Error {
         match self {
             Self::TooMany { .. }
             | Self::Bytes(DecodeError { wrong: Wrong::TooMany { .. }, .. }) => ErrorKind::TooLarge,
+            Self::Rate { .. } => ErrorKind::Rate,
             Self::Query { .. } => ErrorKind::Query,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             _ => ErrorKind::Invalid,

@@ -1,7 +1,7 @@
 //! Bodies of profile clients as batches of samples.
 //!
 //! In go the bytes of a request and the time of its arrival; out comes a [`Batch`] with the samples of each of its profiles, or why
-//! not. Sockets, headers, tenants and rates stay the caller's duty, and so does keeping a profile once that comes twice: each has an id
+//! not. Sockets, headers and tenants stay the caller's duty, and so does keeping a profile once that comes twice: each has an id
 //! that is the same when its request is sent again.
 //!
 //! - **profile**: what a client sends at once of one process; one of pprof has several sample types.
@@ -12,8 +12,22 @@
 //! Some profiles of a request may be taken while others are refused. A refused one leaves no sample and no series, though stacks and
 //! texts that no sample refers to may stay in the batch.
 //!
-//! Memory: a body takes at most [`Limits::body_bytes`], what is made of it four times as much; all lengths are checked
-//! before memory is taken. Nothing here panics on any bytes.
+//! Memory: all lengths are checked before any is taken. A body has at most [`Limits::body_bytes`], and so has all that is unpacked of it;
+//! one profile's tables take up to 32 times [`Limits::profile_bytes`], JSON up to twelve times [`Limits::text_bytes`]; frames of stacks and labels of series have
+//! bounds for all of a request. Nothing here panics on any bytes.
+//!
+//! ```
+//! use intake::{Ingest, Limits, ingest};
+//! use model::Timestamp;
+//!
+//! let body = b"main;work 2\nmain 1";
+//! let request = Ingest { query: "name=shop.cpu&from=1795191872", content_type: "", body };
+//! let received = Timestamp::from_nanos(1_795_191_880_000_000_000);
+//! let taken = ingest(request, &Limits::default(), received)?;
+//! let values: Vec<i64> = taken.batch.samples().iter().map(|sample| sample.value).collect();
+//! assert_eq!(values, [20_000_000, 10_000_000], "nanoseconds, as a hundred samples are a second");
+//! # Ok::<(), intake::Error>(())
+//! ```
 
 mod draft;
 mod error;
@@ -25,6 +39,7 @@ mod limits;
 mod otlp;
 mod pprof;
 mod push;
+mod rate;
 
 use std::fmt;
 
@@ -37,6 +52,7 @@ pub use limits::Limits;
 pub use otlp::otlp;
 pub use pprof::{PprofSource, pprof};
 pub use push::{Encoding, push};
+pub use rate::Bucket;
 
 /// What came of a request.
 #[derive(Debug, Default)]

@@ -9,6 +9,10 @@ use crate::error::Error;
 pub struct Limits {
     /// Bytes of a request's body, and of all that is unpacked of it.
     pub body_bytes: usize,
+    /// Bytes of bodies in a second, see [`crate::Bucket`].
+    pub bytes_per_second: u64,
+    /// Bytes of bodies at once.
+    pub burst_bytes: u64,
     /// Profiles of a request.
     pub profiles: usize,
     /// Bytes of one profile in pprof, unpacked.
@@ -43,6 +47,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_bytes: 256 << 20,
+            bytes_per_second: 4 << 20,
+            burst_bytes: 2 << 20,
             profiles: 1 << 16,
             profile_bytes: 4 << 20,
             text_bytes: 32 << 20,

@@ -116,10 +116,10 @@ fn damaged_bytes_are_refused_with_their_place() {
 
 #[test]
 fn dot_counts_recursion_once() {
-    let dot = tree(&[("main;f;g;f;g", 3), ("main;f", 1)]).dot(100);
+    let dot = tree(&[("main;f;g;f;g", 3), ("main;f", 1), ("g", 2)]).dot(100);
     let expected = "digraph \"calls\" {\nnode [shape=box]\n\
         N1 [label=\"f\\nself 1\\ntotal 4\"]\n\
-        N2 [label=\"g\\nself 3\\ntotal 3\"]\n\
+        N2 [label=\"g\\nself 5\\ntotal 5\"]\n\
         N3 [label=\"main\\nself 0\\ntotal 4\"]\n\
         N1 -> N2 [label=\"3\"]\n\
         N2 -> N1 [label=\"3\"]\n\
@@ -214,6 +214,38 @@ proptest! {
             prop_assert_eq!(merged.cut(max_nodes).encode(), whole.cut(max_nodes).encode());
             prop_assert_eq!(merged.dot(max_nodes), whole.dot(max_nodes));
         }
+    }
+
+    /// The same of places: samples in any order and in any number of batches give the same profile.
+    #[test]
+    fn profiles_do_not_depend_on_order_or_batches(
+        rows in prop::collection::vec((0..6_usize, 1..50_i64), 0..30),
+        keys in prop::collection::vec(any::<u32>(), 30),
+        cut in 0..30_usize,
+        max_nodes in 0..12_usize,
+    ) {
+        const STACKS: [&str; 6] = ["main;a", "main;b", "main;a;b", "z", "main;other", ""];
+        let row = |&(stack, value): &(usize, i64)| -> Row<'_> {
+            (&[], STACKS[stack], 0, value, 0, 0)
+        };
+        let ordered: Vec<Row<'_>> = rows.iter().map(row).collect();
+        let mut shuffled: Vec<_> = keys.iter().zip(&ordered).collect();
+        shuffled.sort_by_key(|(key, _)| **key);
+        let shuffled: Vec<Row<'_>> = shuffled.into_iter().map(|(_, row)| *row).collect();
+        let (one, two) = shuffled.split_at(cut.min(shuffled.len()));
+        let of = CPU.parse().unwrap();
+        let profile = |parts: &[&[Row<'_>]]| {
+            let mut tree = PlaceTree::new();
+            for part in parts {
+                let batch = batch(part);
+                tree.add(&batch, &Sums::of(&batch, batch.samples()), Walk::default());
+            }
+            tree.profile(&of, flame::Millis { start: 0, end: 1 }, max_nodes)
+        };
+        let whole = profile(&[&ordered]);
+        prop_assert_eq!(&profile(&[one, two]), &whole);
+        let total: i64 = whole.sample.iter().map(|sample| sample.value[0]).sum();
+        prop_assert_eq!(total, rows.iter().map(|(_, value)| value).sum::<i64>());
     }
 
     #[test]

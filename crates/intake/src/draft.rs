@@ -39,8 +39,11 @@ impl Draft {
         labels: impl IntoIterator<Item = (&'s str, &'s str)>,
     ) -> Result<u32, Error> {
         let labels = identity.labels(labels, request.limits)?;
-        let bytes = labels.iter().map(|(name, value)| name.len() + value.len()).sum();
-        request.budget.labels.take(bytes)?;
+        /// What a series takes beside its texts, and a label.
+        const SERIES: usize = 512;
+        const LABEL: usize = 96;
+        let bytes = labels.iter().map(|(name, value)| LABEL + name.len() + value.len());
+        request.budget.labels.take(SERIES + bytes.sum::<usize>())?;
         let next = model::intern::number(self.series.len());
         let series = Series { profile_type: kind.clone(), labels };
         Ok(*self.series.entry(series).or_insert(next))

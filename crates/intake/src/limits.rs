@@ -17,7 +17,7 @@ pub struct Limits {
     pub profiles: usize,
     /// Bytes of one profile in pprof, unpacked.
     pub profile_bytes: usize,
-    /// Bytes of one body that is text, JSON or a tree, unpacked. What such a body takes in memory is up to twelve times as much.
+    /// Bytes of one body that is text, JSON or a tree, unpacked. JSON takes up to 32 times as much memory.
     pub text_bytes: usize,
     /// Samples of one profile: records of pprof, different stacks of others.
     pub profile_samples: usize,
@@ -51,7 +51,7 @@ impl Default for Limits {
             burst_bytes: 2 << 20,
             profiles: 1 << 16,
             profile_bytes: 4 << 20,
-            text_bytes: 32 << 20,
+            text_bytes: 16 << 20,
             profile_samples: 16_000,
             otlp_samples: 1 << 20,
             sample_labels: 100,
@@ -84,7 +84,7 @@ impl Limits {
 pub(crate) struct Budget {
     /// Bytes that may be unpacked.
     pub(crate) bytes: Allowance,
-    /// Bytes of the labels of series, each series by itself.
+    /// Bytes of memory of series, each by itself.
     pub(crate) labels: Allowance,
     /// Bytes of stacks that are text, each as often as it comes.
     pub(crate) text: Allowance,
@@ -94,12 +94,18 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) fn of(limits: &Limits) -> Self {
+        /// As many frames as one profile of the default limits may have, so that small bodies are not refused for what one may hold.
+        const LEAST: usize = 1 << 24;
         let allow = |what, limit| Allowance { what, limit, left: limit };
+        let quarter = LEAST.max(limits.body_bytes / 4);
         Self {
             bytes: allow("bytes of all profiles of a request", limits.body_bytes),
-            labels: allow("bytes of labels of all series of a request", limits.body_bytes / 4),
-            text: allow("bytes of all stacks of a request", limits.body_bytes),
-            frames: allow("frames of all stacks of a request", limits.body_bytes / 4),
+            labels: allow("bytes of all series of a request", quarter),
+            text: allow(
+                "bytes of all stacks of a request",
+                limits.body_bytes.max(limits.text_bytes),
+            ),
+            frames: allow("frames of all stacks of a request", quarter),
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::kinds::{self, Counted};
 use super::{NANOSECONDS, Query, Target};
+use crate::draft::Draft;
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::{Accepted, Request};
@@ -113,6 +114,9 @@ pub(super) fn file(bytes: &[u8], query: &Query, request: &mut Request<'_>) -> Re
         return Err(Error::TooMany { what: "profiles of a request", limit });
     }
     let whole = query.profile_id(bytes);
+    let mut draft = Draft::default();
+    let frames: Vec<FrameId> =
+        file.shared.frames.iter().map(|it| frame(it, &mut draft, request)).collect();
     for (place, profile) in (0u64..).zip(&file.profiles) {
         let id = match place {
             0 => whole,
@@ -122,7 +126,12 @@ pub(super) fn file(bytes: &[u8], query: &Query, request: &mut Request<'_>) -> Re
         let mut labels = query.series(counted.name, counted.service);
         labels.push(("profile_name".to_owned(), profile.name.clone()));
         let identity = Identity::of(labels)?;
-        let outcome = take(profile, &file.shared.frames, &identity, counted, query, id, request);
+        let outcome = take(profile, &frames, &identity, counted, query, id, request);
+        let cut = std::mem::take(&mut draft.left_out).long_texts;
+        let outcome = outcome.map(|mut accepted| {
+            accepted.left_out.long_texts += cut;
+            accepted
+        });
         request.end(id, &identity.shown(), outcome);
     }
     Ok(())
@@ -143,7 +152,7 @@ fn counted(query: &Query, unit: Unit, several: bool) -> Result<Counted<'_>, Erro
 
 fn take(
     profile: &Profile,
-    functions: &[Function],
+    frames: &[FrameId],
     identity: &Identity,
     counted: Counted<'_>,
     query: &Query,
@@ -160,7 +169,6 @@ fn take(
     };
     let mut target = Target::new(request, identity, counted, factor.is_some(), query.from)?;
     let factor = factor.unwrap_or(1.0);
-    let frames: Vec<FrameId> = functions.iter().map(|function| target.function(function)).collect();
     let frame = |at: usize| {
         frames.get(at).copied().ok_or(Error::Dangling {
             from: "profile",
@@ -247,17 +255,16 @@ fn whole(value: f64) -> Result<i64, Error> {
     Ok(value as i64)
 }
 
-impl Target<'_, '_> {
-    fn function(&mut self, function: &Function) -> FrameId {
-        let most = self.request.limits.symbol_bytes;
-        let batch = &mut self.request.taken.batch;
-        let file = function.file.as_deref().unwrap_or_default();
-        let frame = Frame {
-            function: self.draft.text(batch, &function.name, most),
-            file: self.draft.text(batch, file, most),
-            line: function.line.unwrap_or_default(),
-            ..Frame::default()
-        };
-        batch.frame(frame)
-    }
+/// A function of the file, which all its profiles share.
+fn frame(function: &Function, draft: &mut Draft, request: &mut Request<'_>) -> FrameId {
+    let most = request.limits.symbol_bytes;
+    let batch = &mut request.taken.batch;
+    let file = function.file.as_deref().unwrap_or_default();
+    let frame = Frame {
+        function: draft.text(batch, &function.name, most),
+        file: draft.text(batch, file, most),
+        line: function.line.unwrap_or_default(),
+        ..Frame::default()
+    };
+    batch.frame(frame)
 }

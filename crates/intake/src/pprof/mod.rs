@@ -63,9 +63,10 @@ impl Request<'_> {
         bytes: &'b [u8],
     ) -> Result<std::borrow::Cow<'b, [u8]>, Error> {
         let most = self.limits.profile_bytes.min(self.budget.bytes.left());
-        let plain = ungzip(bytes, most)?;
-        self.budget.bytes.take(plain.len())?;
-        Ok(plain)
+        let plain = ungzip(bytes, most);
+        // What is refused may have been unpacked up to there.
+        self.budget.bytes.take(plain.as_ref().map_or(most, |plain| plain.len()))?;
+        Ok(plain?)
     }
 
     /// Takes a profile whose tables are read.

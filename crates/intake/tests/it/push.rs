@@ -176,6 +176,36 @@ fn what_profiles_unpack_to_has_a_bound_for_all_of_a_request() {
     assert_eq!(refused.error.kind(), ErrorKind::TooLarge, "{refused}");
 }
 
+#[test]
+fn what_is_refused_while_it_is_unpacked_counts_as_unpacked() {
+    let bomb = gzip(&vec![0; 100_000]);
+    let samples = ["1", "2", "3", "4"].map(|id| (bomb.clone(), id));
+    let limits = Limits { profile_bytes: 10_000, body_bytes: 25_000, ..Limits::default() };
+    let taken = take(&body(&[(&LABELS, samples.to_vec())]), Encoding::Protobuf, &limits).unwrap();
+    let why: Vec<String> =
+        taken.profiles.iter().map(|it| it.as_ref().unwrap_err().error.to_string()).collect();
+    assert!(why[..2].iter().all(|why| why.starts_with("more than 10000 bytes")), "{why:?}");
+    assert!(why[2].starts_with("more than 5000 bytes"), "{why:?}");
+    assert!(why[3].starts_with("more than 0 bytes"), "{why:?}");
+}
+
+#[test]
+fn series_have_a_bound_for_all_of_a_request() {
+    let value = "v".repeat(2_000);
+    let pairs: Vec<(String, &str)> = (0..26).map(|at| (format!("l{at}"), value.as_str())).collect();
+    let labels =
+        LABELS.into_iter().chain(pairs.iter().map(|(name, value)| (name.as_str(), *value)));
+    let labels: Vec<(&str, &str)> = labels.collect();
+    let many =
+        (0..400).fold(Pprof::small(), |all, at| all.sample(&[1], &[5], &[("id", &at.to_string())]));
+    let limits = Limits { body_bytes: 1 << 20, ..Limits::default() };
+    let taken =
+        take(&body(&[(&labels, vec![(many.bytes(), "")])]), Encoding::Protobuf, &limits).unwrap();
+    let refused = taken.profiles[0].as_ref().unwrap_err();
+    assert_eq!(refused.error.to_string(), "more than 16777216 bytes of all series of a request");
+    assert_eq!(taken.batch.all_series().count(), 0);
+}
+
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     out.write_all(bytes).unwrap();

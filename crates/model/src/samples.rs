@@ -229,8 +229,8 @@ impl Batch {
         self.samples.push(sample);
     }
 
-    /// Adds all samples of another batch.
-    pub fn absorb(&mut self, other: &Self) {
+    /// Adds samples of another batch: all that `is_wanted` says yes to, with all that the other's tables hold.
+    pub fn absorb(&mut self, other: &Self, is_wanted: impl Fn(&Sample) -> bool) {
         let texts: Vec<TextId> = other.texts.iter().map(|text| self.text(text)).collect();
         let text = |id: TextId| *item(&texts, id.0);
         let frames: Vec<u32> = other
@@ -261,7 +261,8 @@ impl Batch {
             .collect();
         let series: Vec<SeriesId> =
             other.series.iter().map(|it| SeriesId(self.series.intern(it.clone()))).collect();
-        self.samples.extend(other.samples.iter().map(|sample| Sample {
+        let wanted = other.samples.iter().filter(|sample| is_wanted(sample));
+        self.samples.extend(wanted.map(|sample| Sample {
             series: *item(&series, sample.series.0),
             stack: *item(&stacks, sample.stack.0),
             ..*sample

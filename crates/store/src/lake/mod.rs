@@ -17,7 +17,7 @@ mod pending;
 pub mod plan;
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use model::samples::Batch;
@@ -37,8 +37,6 @@ use crate::error::Error;
 const MAX_BLOCK_BYTES: u64 = 256 << 20;
 /// Bytes of blocks that are kept in memory.
 const CACHE_BYTES: usize = 128 << 20;
-/// How often a question begins again because blocks were merged meanwhile.
-const TRIES: usize = 5;
 
 /// How a [`Lake`] works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +57,9 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Lake {
     store: Store,
-    blocks: Mutex<BTreeSet<BlockName>>,
+    blocks: Mutex<BTreeSet<Arc<BlockName>>>,
+    /// Blocks that are to be removed once no question reads them.
+    leaving: Mutex<Vec<Arc<BlockName>>>,
     incoming: Mutex<Incoming>,
     cache: Mutex<Cache>,
     /// Whoever writes what waits.
@@ -87,11 +87,11 @@ impl Lake {
     pub fn open(url: &str, io: &Io, settings: Settings, now: Timestamp) -> Result<Self, Error> {
         let store = Store::open(url, io)?;
         let names = store.list("")?;
-        let blocks: BTreeSet<BlockName> =
-            names.iter().filter_map(|name| name.parse().ok()).collect();
+        let blocks = names.iter().filter_map(|name| name.parse().ok().map(Arc::new)).collect();
         let lake = Self {
             store,
             blocks: Mutex::new(blocks),
+            leaving: Mutex::default(),
             incoming: Mutex::new(Incoming::new(settings)),
             cache: Mutex::new(Cache::new(CACHE_BYTES)),
             flushing: Mutex::new(()),
@@ -103,13 +103,13 @@ impl Lake {
         Ok(lake)
     }
 
-    /// Takes in a profile of a tenant, which is stored when its ticket says so; one that came before is not taken again.
+    /// Takes in samples of a tenant, which are stored when their ticket says so. Profiles that came before are not taken again.
     ///
     /// # Errors
     ///
     /// [`Error::Busy`] when too much waits to be written.
-    pub fn push(&self, tenant: &Tenant, profile: u128, samples: &Batch) -> Result<Ticket, Error> {
-        lock(&self.incoming).push(tenant, profile, samples)
+    pub fn push(&self, tenant: &Tenant, samples: &Batch) -> Result<Ticket, Error> {
+        lock(&self.incoming).push(tenant, samples)
     }
 
     /// Whether anything waits to be written.
@@ -125,7 +125,7 @@ impl Lake {
         for (tenant, pending) in all {
             let written = self.write(&tenant, &pending);
             if let Ok(Some(name)) = &written {
-                lock(&self.blocks).insert(name.clone());
+                lock(&self.blocks).insert(Arc::new(name.clone()));
             }
             lock(&self.incoming).is_written(&tenant, &pending, written.is_ok(), now);
             pending.tell(written.map(drop));
@@ -160,7 +160,7 @@ impl Lake {
     /// The blocks of all tenants.
     #[must_use]
     pub fn blocks(&self) -> Vec<BlockName> {
-        lock(&self.blocks).iter().cloned().collect()
+        lock(&self.blocks).iter().map(|name| BlockName::clone(name)).collect()
     }
 
     /// All that is selected of a tenant's samples that were acknowledged.
@@ -169,34 +169,19 @@ impl Lake {
     ///
     /// [`Error::Objects`], [`Error::Block`].
     pub fn select(&self, tenant: &Tenant, selection: &Selection<'_>) -> Result<Batch, Error> {
-        let mut tries = 0;
-        loop {
-            let mut batch = Batch::new();
-            match self.select_into(tenant, selection, &mut batch) {
-                // It was merged: the merged one is known by now.
-                Err(Error::Gone { .. }) if tries < TRIES => tries += 1,
-                selected => return selected.map(|()| batch),
-            }
-        }
-    }
-
-    fn select_into(
-        &self,
-        tenant: &Tenant,
-        selection: &Selection<'_>,
-        batch: &mut Batch,
-    ) -> Result<(), Error> {
+        let mut batch = Batch::new();
         let (first, last) = selection.times;
-        let of_tenant: Vec<BlockName> = lock(&self.blocks)
+        // Whoever merges them meanwhile leaves them until they are read.
+        let of_tenant: Vec<Arc<BlockName>> = lock(&self.blocks)
             .iter()
             .filter(|it| it.tenant == *tenant && it.begin <= last && it.end >= first)
             .cloned()
             .collect();
         for name in of_tenant {
             let bytes = self.read(&name)?;
-            read_into(&bytes, selection, batch).map_err(|error| error.of(&name))?;
+            read_into(&bytes, selection, &mut batch).map_err(|error| error.of(&name))?;
         }
-        Ok(())
+        Ok(batch)
     }
 
     /// The bytes of a block, which are what its name says.
@@ -221,6 +206,7 @@ impl Lake {
     /// What reading and writing blocks meets; merges that were done stay done.
     pub fn compact(&self, now: Timestamp) -> Result<Compacted, Error> {
         let _only = lock(&self.compacting);
+        self.sweep()?;
         let mut done = Compacted::default();
         for merge in plan::merges(&self.blocks(), now) {
             self.merge(&merge)?;
@@ -240,12 +226,35 @@ impl Lake {
         let sources: Vec<Digest> = merge.sources.iter().map(|source| source.digest).collect();
         let Some((header, bytes)) = block::encode_as(&all, &sources)? else { return Ok(()) };
         let name = self.put(&first.tenant, merge.level, &header, bytes)?;
+        self.replace(&merge.sources, Some(name));
+        self.sweep()
+    }
+
+    /// Has a block take the place of others at once.
+    fn replace(&self, others: &[BlockName], by: Option<BlockName>) {
+        let others: BTreeSet<&BlockName> = others.iter().collect();
+        let mut blocks = lock(&self.blocks);
+        let (leaving, mut staying): (Vec<_>, BTreeSet<_>) = (
+            blocks.iter().filter(|name| others.contains(name.as_ref())).cloned().collect(),
+            blocks.iter().filter(|name| !others.contains(name.as_ref())).cloned().collect(),
+        );
+        staying.extend(by.map(Arc::new));
+        *blocks = staying;
+        lock(&self.leaving).extend(leaving);
+    }
+
+    /// Removes blocks that have left, but for those that a question still reads.
+    fn sweep(&self) -> Result<(), Error> {
+        let mut leaving = lock(&self.leaving);
+        // Nobody takes one that has left.
+        while let Some(at) = leaving.iter().position(|name| Arc::strong_count(name) == 1)
+            && let Some(name) = leaving.get(at)
         {
-            let mut blocks = lock(&self.blocks);
-            blocks.retain(|name| !merge.sources.contains(name));
-            blocks.insert(name);
+            lock(&self.cache).remove(name);
+            self.store.remove(&name.to_string())?;
+            leaving.swap_remove(at);
         }
-        self.remove(&merge.sources)
+        Ok(())
     }
 
     /// Deletes what is not kept; says which blocks.
@@ -256,17 +265,9 @@ impl Lake {
     pub fn expire(&self, keep: Keep, now: Timestamp) -> Result<Vec<BlockName>, Error> {
         let _only = lock(&self.compacting);
         let expired = plan::expired(&self.blocks(), keep, now);
-        lock(&self.blocks).retain(|name| !expired.contains(name));
-        self.remove(&expired)?;
+        self.replace(&expired, None);
+        self.sweep()?;
         Ok(expired)
-    }
-
-    fn remove(&self, names: &[BlockName]) -> Result<(), Error> {
-        for name in names {
-            lock(&self.cache).remove(name);
-            self.store.remove(&name.to_string())?;
-        }
-        Ok(())
     }
 
     /// Removes blocks that a merged one stands for: the process that merged them ended before it could.
@@ -286,10 +287,9 @@ impl Lake {
             let is_source = |it: &&&BlockName| sources.contains(&it.digest.to_string());
             let left: Vec<BlockName> =
                 below.iter().filter(is_source).map(|it| (*it).clone()).collect();
-            lock(&self.blocks).retain(|name| !left.contains(name));
-            self.remove(&left)?;
+            self.replace(&left, None);
         }
-        Ok(())
+        self.sweep()
     }
 
     /// Learns which profiles were stored a short while ago.

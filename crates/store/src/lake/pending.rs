@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use model::Timestamp;
-use model::samples::Batch;
+use model::samples::{Batch, Sample};
 
 use super::Settings;
 use super::name::Tenant;
@@ -32,7 +32,7 @@ struct Written {
 
 /// Says when a push is stored.
 #[derive(Debug, Clone)]
-pub struct Ticket(Option<Arc<Written>>);
+pub struct Ticket(Vec<Arc<Written>>);
 
 impl Ticket {
     /// Waits until it is on the disk.
@@ -41,13 +41,18 @@ impl Ticket {
     ///
     /// Why it is not.
     pub fn wait(&self) -> Result<(), Arc<Error>> {
-        let Some(written) = &self.0 else { return Ok(()) };
-        let mut outcome = written.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.iter().try_for_each(|written| written.wait())
+    }
+}
+
+impl Written {
+    fn wait(&self) -> Result<(), Arc<Error>> {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match &*outcome {
                 Some(known) => return known.clone(),
                 None => {
-                    let waited = written.is_known.wait(outcome);
+                    let waited = self.is_known.wait(outcome);
                     outcome = waited.unwrap_or_else(PoisonError::into_inner);
                 }
             }
@@ -94,37 +99,35 @@ impl Incoming {
         self.pending.is_empty()
     }
 
-    pub(super) fn push(
-        &mut self,
-        tenant: &Tenant,
-        profile: u128,
-        samples: &Batch,
-    ) -> Result<Ticket, Error> {
-        if profile != 0 {
-            if self.stored.contains(&(tenant.clone(), profile)) {
-                return Ok(Ticket(None));
-            }
-            let writing = self.writing.get(tenant).map(|(profiles, written)| (profiles, written));
-            let pending = self.pending.get(tenant).map(|it| (&it.profiles, &it.written));
-            for (profiles, written) in writing.into_iter().chain(pending) {
-                if profiles.contains(&profile) {
-                    return Ok(Ticket(Some(Arc::clone(written))));
-                }
+    pub(super) fn push(&mut self, tenant: &Tenant, samples: &Batch) -> Result<Ticket, Error> {
+        let mut fresh: BTreeSet<u128> = samples.samples().iter().map(|it| it.profile).collect();
+        let mut waits_for = Vec::new();
+        fresh.retain(|profile| *profile == 0 || !self.stored.contains(&(tenant.clone(), *profile)));
+        let writing = self.writing.get(tenant).map(|(profiles, written)| (profiles, written));
+        let pending = self.pending.get(tenant).map(|it| (&it.profiles, &it.written));
+        for (profiles, written) in writing.into_iter().chain(pending) {
+            let before = fresh.len();
+            fresh.retain(|profile| *profile == 0 || !profiles.contains(profile));
+            if fresh.len() < before {
+                waits_for.push(Arc::clone(written));
             }
         }
-        if samples.samples().is_empty() {
-            return Ok(Ticket(None));
+        let is_fresh = |sample: &Sample| fresh.contains(&sample.profile);
+        let count = samples.samples().iter().filter(|sample| is_fresh(sample)).count();
+        if count == 0 {
+            return Ok(Ticket(waits_for));
         }
-        let bytes = samples.samples().len().saturating_mul(SAMPLE_BYTES);
+        let bytes = count.saturating_mul(SAMPLE_BYTES);
         // A single large one comes through when nothing else waits.
         if self.bytes > 0 && self.bytes.saturating_add(bytes) > self.settings.pending_bytes {
             return Err(Error::Busy { bytes: self.bytes });
         }
         self.bytes += bytes;
         let pending = self.pending.entry(tenant.clone()).or_default();
-        pending.batch.absorb(samples);
-        pending.profiles.insert(profile);
-        Ok(Ticket(Some(Arc::clone(&pending.written))))
+        pending.batch.absorb(samples, is_fresh);
+        waits_for.push(Arc::clone(&pending.written));
+        pending.profiles.append(&mut fresh);
+        Ok(Ticket(waits_for))
     }
 
     /// What is to be written: one writes at a time.

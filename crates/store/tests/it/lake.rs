@@ -56,24 +56,24 @@ fn what_is_acknowledged_is_there_at_the_next_start_once_however_often_it_came() 
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = (tenant("one"), tenant("other"));
     let lake = open(folder.path(), at(0));
-    let first = lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap();
-    let again = lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap();
-    let of_other = lake.push(&other, 7, &samples("f", 0, 3, 7)).unwrap();
+    let first = lake.push(&one, &samples("f", 0, 10, 7)).unwrap();
+    let again = lake.push(&one, &samples("f", 0, 10, 7)).unwrap();
+    let of_other = lake.push(&other, &samples("f", 0, 3, 7)).unwrap();
     assert!(lake.is_pending());
     lake.flush(at(1));
     [first, again, of_other].iter().for_each(|ticket| ticket.wait().unwrap());
     // Stored, so nothing waits.
-    lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap().wait().unwrap();
+    lake.push(&one, &samples("f", 0, 10, 7)).unwrap().wait().unwrap();
     assert!(!lake.is_pending());
     assert_eq!((sum(&lake, &one), sum(&lake, &other)), (10, 3));
     // Not acknowledged.
-    lake.push(&one, 8, &samples("f", 1, 100, 8)).unwrap();
+    lake.push(&one, &samples("f", 1, 100, 8)).unwrap();
     drop(lake);
 
     let lake = open(folder.path(), at(2));
     assert_eq!((sum(&lake, &one), sum(&lake, &other)), (10, 3));
-    lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap().wait().unwrap();
-    let ticket = lake.push(&one, 8, &samples("f", 1, 100, 8)).unwrap();
+    lake.push(&one, &samples("f", 0, 10, 7)).unwrap().wait().unwrap();
+    let ticket = lake.push(&one, &samples("f", 1, 100, 8)).unwrap();
     lake.flush(at(3));
     ticket.wait().unwrap();
     assert_eq!(sum(&lake, &one), 110);
@@ -81,7 +81,7 @@ fn what_is_acknowledged_is_there_at_the_next_start_once_however_often_it_came() 
     // After the time for retries it is another one.
     let late = at(7_000);
     let lake = open(folder.path(), late);
-    lake.push(&one, 7, &samples("f", 6_999, 10, 7)).unwrap();
+    lake.push(&one, &samples("f", 6_999, 10, 7)).unwrap();
     lake.flush(late);
     assert_eq!(sum(&lake, &one), 120);
 }
@@ -92,7 +92,7 @@ fn merged_blocks_take_the_place_of_others_whenever_the_process_ends() {
     let one = tenant("one");
     let lake = open(folder.path(), at(0));
     for second in 0..30 {
-        lake.push(&one, 0, &samples("f", 2 * second, second + 1, 0)).unwrap();
+        lake.push(&one, &samples("f", 2 * second, second + 1, 0)).unwrap();
         lake.flush(at(2 * second));
     }
     assert_eq!(lake.blocks().len(), 30);
@@ -128,7 +128,7 @@ fn questions_are_answered_the_same_while_blocks_are_merged() {
     let one = tenant("one");
     let lake = Arc::new(open(folder.path(), at(0)));
     for second in 0..120 {
-        lake.push(&one, 0, &samples("f", 10 * second, 1, 0)).unwrap();
+        lake.push(&one, &samples("f", 10 * second, 1, 0)).unwrap();
         lake.flush(at(10 * second));
     }
     let asking = {
@@ -155,12 +155,12 @@ fn what_cannot_be_written_is_refused_and_may_come_again() {
     let lake = open(&place, at(0));
     fs::remove_dir(&place).unwrap();
     fs::write(&place, b"in the way").unwrap();
-    let ticket = lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap();
+    let ticket = lake.push(&one, &samples("f", 0, 10, 7)).unwrap();
     lake.flush(at(0));
     let refused = ticket.wait().unwrap_err();
     assert!(matches!(*refused, Error::Objects(_)), "{refused}");
     fs::remove_file(&place).unwrap();
-    let ticket = lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap();
+    let ticket = lake.push(&one, &samples("f", 0, 10, 7)).unwrap();
     lake.flush(at(0));
     ticket.wait().unwrap();
     assert_eq!(sum(&lake, &one), 10);
@@ -173,7 +173,7 @@ fn more_than_may_wait_is_refused() {
     let settings = Settings { pending_bytes: 1_000, ..Settings::default() };
     let lake = Lake::open(folder.path().to_str().unwrap(), &io, settings, at(0)).unwrap();
     let one = tenant("one");
-    let pushed = |profile| lake.push(&one, profile, &samples("f", 0, 1, profile));
+    let pushed = |profile| lake.push(&one, &samples("f", 0, 1, profile));
     let taken = (1..100).take_while(|profile| pushed(*profile).is_ok()).count();
     assert!(matches!(pushed(200), Err(Error::Busy { .. })));
     assert!((1..50).contains(&taken), "{taken}");
@@ -186,7 +186,7 @@ fn a_block_that_was_changed_is_named_and_answers_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let one = tenant("one");
     let lake = open(folder.path(), at(0));
-    lake.push(&one, 7, &samples("f", 0, 10, 7)).unwrap();
+    lake.push(&one, &samples("f", 0, 10, 7)).unwrap();
     lake.flush(at(0));
     drop(lake);
     let path = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();

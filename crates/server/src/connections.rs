@@ -49,13 +49,33 @@ pub async fn serve(
     admits: impl Fn(IpAddr, IpAddr) -> bool + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
-    let address = listener.local_addr().map_err(|source| Error::Listener { source })?;
     let (closing, stop) = watch::channel(false);
-    let mut connections = JoinSet::new();
     let answers = Answers::new(source);
     let live = live.map(|live| Live::new(live, answers.run(), stop.clone()));
     let services =
         |local, going: &_| router(answers.clone(), live.as_ref().map(|live| live.on(going)), local);
+    serve_until(listener, services, admits, shutdown, (closing, stop)).await
+}
+
+/// Serves each connection with a service of its own, given the address that it came to and a count of replies that go on by themselves.
+pub(crate) async fn serve_services(
+    listener: TcpListener,
+    services: impl Fn(SocketAddr, &Arc<AtomicUsize>) -> Router + Send,
+    admits: impl Fn(IpAddr, IpAddr) -> bool + Send,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), Error> {
+    serve_until(listener, services, admits, shutdown, watch::channel(false)).await
+}
+
+async fn serve_until(
+    listener: TcpListener,
+    services: impl Fn(SocketAddr, &Arc<AtomicUsize>) -> Router + Send,
+    admits: impl Fn(IpAddr, IpAddr) -> bool + Send,
+    shutdown: impl Future<Output = ()> + Send,
+    (closing, stop): (watch::Sender<bool>, watch::Receiver<bool>),
+) -> Result<(), Error> {
+    let address = listener.local_addr().map_err(|source| Error::Listener { source })?;
+    let mut connections = JoinSet::new();
     tokio::select! {
         () = shutdown => {}
         () = accept_all(&listener, address, admits, services, &mut connections, &stop) => {}

@@ -35,7 +35,7 @@ pub(crate) async fn guard(
 
 /// Why a request is not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refusal {
+pub(crate) enum Refusal {
     Method,
     Body,
     Host,
@@ -77,12 +77,17 @@ fn refusal(local: SocketAddr, request: &Request) -> Option<Refusal> {
     if !empty || headers.contains_key(header::TRANSFER_ENCODING) {
         return Some(Refusal::Body);
     }
-    let rebound = local.ip().to_canonical().is_loopback() && !asks_for_loopback(request);
-    if rebound {
-        return Some(Refusal::Host);
+    if let Err(refusal) = is_for_us(local, request) {
+        return Some(refusal);
     }
     let is_foreign = request.uri().path().starts_with(LIVE) && comes_from_elsewhere(headers);
     is_foreign.then_some(Refusal::Site)
+}
+
+/// Whether a request names this server: one that came to the loopback has to name that.
+pub(crate) fn is_for_us(local: SocketAddr, request: &Request) -> Result<(), Refusal> {
+    let is_rebound = local.ip().to_canonical().is_loopback() && !asks_for_loopback(request);
+    if is_rebound { Err(Refusal::Host) } else { Ok(()) }
 }
 
 /// True when a browser says that it sends the request for another site's page. Other programs say nothing of it.

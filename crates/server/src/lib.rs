@@ -28,6 +28,7 @@ mod error;
 mod guard;
 pub mod live;
 pub mod page;
+pub mod profiles;
 mod source;
 mod status;
 

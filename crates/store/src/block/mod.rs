@@ -19,7 +19,7 @@ mod read;
 mod schema;
 mod write;
 
-pub use read::{Detail, Selection, header, read_into};
+pub use read::{Detail, Selection, header, read_into, series_into};
 pub use write::{encode, encode_as};
 
 /// The newest layout that is known, told in the file's own metadata.

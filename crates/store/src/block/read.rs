@@ -1,6 +1,6 @@
 //! From the bytes of a block to a batch.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use arrow_array::cast::AsArray;
@@ -10,7 +10,9 @@ use bytes::Bytes;
 use model::Timestamp;
 use model::samples::{Batch, Frame, Labels, ProfileType, Sample, Series, SeriesId, StackId};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 
@@ -75,7 +77,7 @@ pub enum Detail {
 ///
 /// [`Error::Parquet`], [`Error::NoBlock`], [`Error::Header`], [`Error::Format`].
 pub fn header(bytes: &Bytes) -> Result<Header, Error> {
-    header_of(ArrowReaderMetadata::load(bytes, Default::default())?.metadata())
+    header_of(ArrowReaderMetadata::load(bytes, ArrowReaderOptions::default())?.metadata())
 }
 
 fn header_of(metadata: &ParquetMetaData) -> Result<Header, Error> {
@@ -96,7 +98,7 @@ fn header_of(metadata: &ParquetMetaData) -> Result<Header, Error> {
 ///
 /// Those of [`header`]; [`Error::NoBlock`] for other columns than a block's; [`Error::Damaged`]. The batch has what was read until then.
 pub fn read_into(bytes: &Bytes, selection: &Selection<'_>, batch: &mut Batch) -> Result<(), Error> {
-    let metadata = ArrowReaderMetadata::load(bytes, Default::default())?;
+    let metadata = ArrowReaderMetadata::load(bytes, ArrowReaderOptions::default())?;
     header_of(metadata.metadata())?;
     if metadata.schema().fields() != schema().fields() {
         return Err(Error::NoBlock { what: "its columns are others" });
@@ -118,6 +120,45 @@ pub fn read_into(bytes: &Bytes, selection: &Selection<'_>, batch: &mut Batch) ->
         for read in builder.with_batch_size(rows.max(1)).build()? {
             let group = Group::of(&read?, first)?;
             group.give(selection, &mut series, batch)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds the series of a block that were sampled from the first to the last of these times, both of them included; their stacks and
+/// samples are not read.
+///
+/// # Errors
+///
+/// As [`read_into`].
+pub fn series_into(
+    bytes: &Bytes,
+    times: (Timestamp, Timestamp),
+    found: &mut BTreeSet<Series>,
+) -> Result<(), Error> {
+    const COLUMNS: [&str; 5] =
+        [schema::TYPE, schema::LABELS, schema::SERIES, schema::BEGIN, schema::END];
+    let metadata = ArrowReaderMetadata::load(bytes, ArrowReaderOptions::default())?;
+    header_of(metadata.metadata())?;
+    if metadata.schema().fields() != schema().fields() {
+        return Err(Error::NoBlock { what: "its columns are others" });
+    }
+    let selection = Selection { times, ..Selection::all() };
+    let mut known = HashSet::new();
+    let mut first = 0;
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes.clone(), metadata);
+    let mask = ProjectionMask::columns(builder.parquet_schema(), COLUMNS);
+    for rows in builder.with_projection(mask).build()? {
+        let rows = rows?;
+        let count = rows.num_rows();
+        let group = Group { first, rows, frames: HashMap::new() };
+        first += count;
+        for row in 0..count {
+            let (begin, end) = (group.time(schema::BEGIN, row)?, group.time(schema::END, row)?);
+            let is_outside = begin > *selection.times().end() || end < *selection.times().start();
+            if !is_outside && known.insert(group.digest(schema::SERIES, row)?) {
+                found.insert(group.series(row)?);
+            }
         }
     }
     Ok(())

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use model::samples::Batch;
+use model::samples::{Batch, Series};
 use model::{Nanos, Timestamp};
 use objects::{Io, Store, Sync};
 
@@ -29,7 +29,7 @@ use self::name::{BlockName, Tenant};
 pub use self::pending::Ticket;
 use self::pending::{Incoming, Pending};
 use self::plan::{Keep, Merge};
-use crate::block::{self, Selection, read_into};
+use crate::block::{self, Selection, read_into, series_into};
 use crate::content::Digest;
 use crate::error::Error;
 
@@ -170,18 +170,40 @@ impl Lake {
     /// [`Error::Objects`], [`Error::Block`].
     pub fn select(&self, tenant: &Tenant, selection: &Selection<'_>) -> Result<Batch, Error> {
         let mut batch = Batch::new();
-        let (first, last) = selection.times;
-        // Whoever merges them meanwhile leaves them until they are read.
-        let of_tenant: Vec<Arc<BlockName>> = lock(&self.blocks)
-            .iter()
-            .filter(|it| it.tenant == *tenant && it.begin <= last && it.end >= first)
-            .cloned()
-            .collect();
-        for name in of_tenant {
+        for name in self.blocks_of(tenant, selection.times) {
             let bytes = self.read(&name)?;
             read_into(&bytes, selection, &mut batch).map_err(|error| error.of(&name))?;
         }
         Ok(batch)
+    }
+
+    /// A tenant's series that were sampled from the first to the last of these times.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::select`].
+    pub fn series(
+        &self,
+        tenant: &Tenant,
+        times: (Timestamp, Timestamp),
+    ) -> Result<BTreeSet<Series>, Error> {
+        let mut found = BTreeSet::new();
+        for name in self.blocks_of(tenant, times) {
+            let bytes = self.read(&name)?;
+            series_into(&bytes, times, &mut found).map_err(|error| error.of(&name))?;
+        }
+        Ok(found)
+    }
+
+    /// Whoever merges them meanwhile leaves them until they are read.
+    fn blocks_of(
+        &self,
+        tenant: &Tenant,
+        (first, last): (Timestamp, Timestamp),
+    ) -> Vec<Arc<BlockName>> {
+        let blocks = lock(&self.blocks);
+        let of_tenant = blocks.iter().filter(|it| it.tenant == *tenant);
+        of_tenant.filter(|it| it.begin <= last && it.end >= first).cloned().collect()
     }
 
     /// The bytes of a block, which are what its name says.

@@ -1,12 +1,12 @@
 //! Blocks of any batches: equal samples are equal bytes however they were grouped, and what is asked for is what is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use model::Timestamp;
 use model::samples::{Batch, Frame, Labels, ProfileType, Sample, Series};
 use proptest::prelude::*;
-use store::block::{Detail, Selection, encode, header, read_into};
+use store::block::{Detail, Selection, encode, header, read_into, series_into};
 
 /// A sample in small numbers.
 #[derive(Debug, Clone, Copy)]
@@ -166,6 +166,16 @@ proptest! {
         let mut read = Batch::new();
         read_into(&bytes, &selection, &mut read).unwrap();
         prop_assert_eq!(said(&read), said(&batch(&inside)));
+
+        let mut series = BTreeSet::new();
+        series_into(&bytes, selection.times, &mut series).unwrap();
+        let in_time = toys.iter().filter(|it| (from..=from + length).contains(&it.at));
+        let in_time: Vec<Toy> = in_time.copied().collect();
+        let expected = batch(&in_time).all_series().map(|(_, it)| it.clone()).collect();
+        // A row that goes on over the time counts, whether it was sampled in it or not.
+        prop_assert!(series.is_superset(&expected));
+        let all: BTreeSet<Series> = batch(&toys).all_series().map(|(_, it)| it.clone()).collect();
+        prop_assert!(series.is_subset(&all));
 
         selection.detail = Detail::Totals;
         let mut sums = Batch::new();

@@ -58,6 +58,8 @@ enum Command {
     Chunk(command::chunk::Args),
     /// Take recording sessions of LTTng over the network
     Relay(command::relay::Args),
+    /// Keep profiles that clients push, and answer what Grafana asks of them
+    Store(command::store::Args),
     /// Take recordings, stitch their chunks as they arrive, and show the answers on a web page
     Up(command::up::Args),
     /// Print the completion script of a shell
@@ -90,6 +92,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         #[cfg(feature = "sql")]
         Command::Chunk(args) => command::chunk::run(&args),
         Command::Relay(args) => command::relay::run(&args),
+        Command::Store(args) => command::store::run(&args),
         Command::Up(args) => command::up::run(args),
         Command::Completions(args) => command::completions::run(&args),
     }

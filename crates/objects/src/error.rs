@@ -41,6 +41,12 @@ pub enum Error {
         /// The longest that is read.
         most: u64,
     },
+    /// A folder that another process has.
+    #[error("{url} is used by another process")]
+    Taken {
+        /// The place.
+        url: String,
+    },
     /// The machine refuses.
     #[error("cannot use {}", path.display())]
     Io {

@@ -1,7 +1,7 @@
 //! A folder or a bucket, by names.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::bucket::{Bucket, Io};
 use crate::error::Error;
 
+/// Name of the file in a folder that whoever has the folder holds locked.
+const LOCK: &str = ".lock";
 /// How much of a file is given at a time.
 const PIECE: usize = 256 << 10;
 
@@ -46,6 +48,24 @@ impl Store {
             Some(_) => return Err(refused()),
         };
         Ok(Self { url: url.to_owned(), place })
+    }
+
+    /// Takes a folder for this process alone, until what is given is dropped; a bucket is not locked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Taken`] when another process has it; [`Error::Io`].
+    pub fn lock(&self) -> Result<Option<File>, Error> {
+        let Place::Folder(folder) = &self.place else { return Ok(None) };
+        let path = folder.join(LOCK);
+        let failed = |source| Error::Io { path: path.clone(), source };
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = file.map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Err(Error::Taken { url: self.url.clone() }),
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
     }
 
     /// The bytes under a name; `None` when there are none.

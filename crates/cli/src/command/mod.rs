@@ -15,6 +15,7 @@ pub(crate) mod relay;
 pub(crate) mod sending;
 #[cfg(feature = "sql")]
 pub(crate) mod sql;
+pub(crate) mod store;
 pub(crate) mod tls;
 pub(crate) mod up;
 #[cfg(feature = "cluster")]

@@ -32,6 +32,7 @@ mod read_options;
 mod sealed;
 #[cfg(feature = "sql")]
 mod sql;
+mod store;
 mod thumbnailer;
 mod tls;
 mod up;

@@ -1,7 +1,7 @@
 //! Where clients bring profiles.
 
 use axum::extract::{Request, State};
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use intake::{ErrorKind, Taken};
 use store::lake::name::Tenant;
@@ -33,6 +33,45 @@ pub(super) async fn push(State(profiles): State<Profiles>, request: Request) -> 
             ([(header::CONTENT_TYPE, Encoding::Json.content_type())], "{}").into_response()
         }
         Err(error) => Failed(error).into_response(),
+    }
+}
+
+/// `/ingest`, whose statuses are its own.
+pub(super) async fn ingest(State(profiles): State<Profiles>, request: Request) -> Response {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let most = profiles.0.limits.body_bytes;
+    let done = profiles.work(request, most, move |inner, tenant, headers, body| {
+        let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let asked =
+            intake::Ingest { query: &query, content_type: content_type.unwrap_or_default(), body };
+        let taken = match intake::ingest(asked, &inner.limits, (inner.clock)()) {
+            Ok(taken) => taken,
+            Err(error) => return Ok(Err((of_ingest(&error), refused(&error)))),
+        };
+        let stored = store(inner, &tenant, &taken);
+        Ok(stored.map_err(|error| (of_code(error.code), error)))
+    });
+    match done.await {
+        Ok(Ok(())) => StatusCode::OK.into_response(),
+        Ok(Err((status, error))) => (status, Failed(error)).into_response(),
+        Err(error) => Failed(error).into_response(),
+    }
+}
+
+const fn of_ingest(error: &intake::Error) -> StatusCode {
+    match error.kind() {
+        ErrorKind::Query => StatusCode::BAD_REQUEST,
+        ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
+const fn of_code(code: Code) -> StatusCode {
+    match code {
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::InvalidArgument => StatusCode::UNPROCESSABLE_ENTITY,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 

@@ -3,6 +3,7 @@
 //! | path | reply |
 //! |---|---|
 //! | `POST /push.v1.PusherService/Push` | takes profiles in pprof, as protobuf or JSON |
+//! | `POST /ingest` | takes a profile in one of many formats |
 //! | `POST /querier.v1.QuerierService/METHOD` | an answer ([`querier`]), as protobuf or JSON |
 //! | `GET /ready` | `ready` while the store runs |
 //!
@@ -137,6 +138,8 @@ pub async fn serve(
 fn router(profiles: &Profiles, local: SocketAddr) -> Router {
     Router::new()
         .route("/push.v1.PusherService/Push", post(doors::push))
+        .route("/ingest", post(doors::ingest))
+        .route("/pyroscope/ingest", post(doors::ingest))
         .route("/querier.v1.QuerierService/{method}", post(querier::answer))
         .route("/ready", get(|| async { "ready\n" }))
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such path\n") })

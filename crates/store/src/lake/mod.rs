@@ -17,6 +17,7 @@ mod pending;
 pub mod plan;
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -57,6 +58,8 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Lake {
     store: Store,
+    /// Held as long as this process has the folder.
+    _lock: Option<File>,
     blocks: Mutex<BTreeSet<Arc<BlockName>>>,
     /// Blocks that are to be removed once no question reads them.
     leaving: Mutex<Vec<Arc<BlockName>>>,
@@ -86,10 +89,12 @@ impl Lake {
     /// [`Error::Objects`]; what reading blocks meets.
     pub fn open(url: &str, io: &Io, settings: Settings, now: Timestamp) -> Result<Self, Error> {
         let store = Store::open(url, io)?;
+        let lock = store.lock()?;
         let names = store.list("")?;
         let blocks = names.iter().filter_map(|name| name.parse().ok().map(Arc::new)).collect();
         let lake = Self {
             store,
+            _lock: lock,
             blocks: Mutex::new(blocks),
             leaving: Mutex::default(),
             incoming: Mutex::new(Incoming::new(settings)),

@@ -1,0 +1,161 @@
+//! `throughline store`: keeps profiles, and answers what is asked of them.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use intake::Limits;
+use model::{Nanos, Timestamp};
+use objects::Io;
+use server::profiles::Profiles;
+use store::lake::plan::Keep;
+use store::lake::{Lake, Settings};
+use tokio::net::TcpListener;
+
+use crate::command::relay::PeerArgs;
+use crate::log;
+use crate::outcome::{Outcome, complain};
+use crate::stop::Stop;
+use crate::units::{parse_duration, parse_size};
+
+/// How often blocks are looked at: which are merged, which are deleted.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// A client waits for its reply for so long, and no reply at the end of the process takes longer than its replies may.
+const MAX_FLUSH: Duration = Duration::from_secs(5);
+
+const EXAMPLES: &str = "\
+Examples:
+  throughline store                                   profiles come to http://127.0.0.1:4040
+  throughline agent --send pyroscope+http://127.0.0.1:4040
+  throughline store --data s3://profiles/blocks --keep-for 720h
+
+Clients of Pyroscope push to it (push.v1, /ingest), and Grafana's data source for Pyroscope asks it. See docs/store.md.";
+
+#[derive(clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Where blocks are kept: a folder, which is made, or a bucket (s3://bucket/prefix); one process at a time uses it
+    #[arg(long, value_name = "PLACE", default_value = "throughline-data/profiles")]
+    data: String,
+    /// Where clients push profiles and ask for them
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4040")]
+    listen: SocketAddr,
+    #[command(flatten)]
+    peers: PeerArgs,
+    /// Tell tenants apart by the field X-Scope-OrgID of requests; those without it are refused
+    #[arg(long)]
+    tenants: bool,
+    /// What was pushed is on the disk, and acknowledged, after so long at most
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
+    flush: Duration,
+    /// Samples may have been taken so long before they come
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
+    take_for: Duration,
+    /// Samples that are older are deleted, such as 720h
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    keep_for: Option<Duration>,
+    /// The oldest samples are deleted while all blocks together are larger, such as 20GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    keep_size: Option<u64>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    log::start();
+    let nanos = |time: Duration| Nanos::new(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    if args.flush > MAX_FLUSH {
+        anyhow::bail!("--flush: clients wait for it; {} s at most", MAX_FLUSH.as_secs());
+    }
+    let peers = args.peers.of_page(args.listen)?;
+    let io = Io::start().context("cannot start threads")?;
+    // A retry that is taken was not forgotten.
+    let settings = Settings { retries: nanos(args.take_for), ..Settings::default() };
+    let lake = Lake::open(&args.data, &io, settings, now());
+    let lake = Arc::new(lake.with_context(|| format!("cannot keep profiles in {}", args.data))?);
+    let keep = Keep { age: args.keep_for.map(nanos), bytes: args.keep_size };
+    let limits = Limits { oldest: Some(nanos(args.take_for)), ..Limits::default() };
+    let profiles = Profiles::new(Arc::clone(&lake), limits, args.tenants, now);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let keeper = Keeper::start(lake, args.flush, keep);
+    let served = runtime.block_on(async {
+        let mut stop = Stop::listen()?;
+        let listener = TcpListener::bind(args.listen).await;
+        let listener = listener.with_context(|| format!("cannot listen at {}", args.listen))?;
+        let address = listener.local_addr().context("no address")?;
+        writeln!(io::stdout().lock(), "listening at http://{address}")?;
+        let admits = move |from, to| peers.allow(from, to);
+        server::profiles::serve(listener, profiles, admits, async move { stop.asked().await })
+            .await
+            .context("cannot go on")
+    });
+    keeper.finish();
+    served.map(|()| Outcome::Done)
+}
+
+/// Writes what waits, and merges and deletes blocks.
+struct Keeper {
+    ends: Vec<mpsc::Sender<()>>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Keeper {
+    fn start(lake: Arc<Lake>, flush: Duration, keep: Keep) -> Self {
+        let mut keeper = Self { ends: Vec::new(), threads: Vec::new() };
+        let other = Arc::clone(&lake);
+        keeper.every(flush, move || {
+            if other.is_pending() {
+                other.flush(now());
+            }
+        });
+        // Said once, until it goes well again.
+        let fails = AtomicBool::new(false);
+        keeper.every(LOOK, move || {
+            let looked = lake.compact(now()).map(drop);
+            let looked = looked.and_then(|()| lake.expire(keep, now()).map(drop));
+            match looked {
+                Ok(()) => fails.store(false, Ordering::Relaxed),
+                Err(error) if !fails.swap(true, Ordering::Relaxed) => {
+                    complain(&format!("blocks are not merged: {}", model::with_causes(&error)));
+                }
+                Err(_) => {}
+            }
+        });
+        keeper
+    }
+
+    /// Does something again and again, and once more at the end.
+    fn every(&mut self, pause: Duration, work: impl Fn() + Send + 'static) {
+        let (end, ends) = mpsc::channel::<()>();
+        self.ends.push(end);
+        self.threads.push(thread::spawn(move || {
+            while ends.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                work();
+            }
+            work();
+        }));
+    }
+
+    fn finish(self) {
+        drop(self.ends);
+        for thread in self.threads {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what is pushed is from now")]
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nanos = since.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
+    Timestamp::from_nanos(nanos)
+}

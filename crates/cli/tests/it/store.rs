@@ -1,0 +1,193 @@
+//! A store of profiles, as its clients see it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::process::{Running, THROUGHLINE};
+use crate::profile::can_sample;
+use crate::read::{stderr, stdout};
+
+struct Store {
+    running: Running,
+    url: String,
+}
+
+impl Store {
+    fn start(data: &Path, arguments: &[&str]) -> Self {
+        let mut command = Command::new(THROUGHLINE);
+        command.args(["store", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
+        let log = data.with_extension("log");
+        let mut running = Running::start(command.stdout(Stdio::piped()), "store", &log);
+        let url = running.line_after("listening at ");
+        Self { running, url }
+    }
+
+    /// The status and the body of an answer to what is posted.
+    fn post(&self, path: &str, fields: &[&str], body: &[u8]) -> (u16, String) {
+        let host = self.url.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(host).unwrap();
+        let mut head = format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        fields.iter().for_each(|field| head += &format!("{field}\r\n"));
+        head += &format!("Content-Length: {}\r\n\r\n", body.len());
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        let (head, body) = said.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap();
+        (status.parse().unwrap(), body.to_owned())
+    }
+
+    fn ask(&self, method: &str, question: &Value) -> Value {
+        let path = format!("/querier.v1.QuerierService/{method}");
+        let field = "Content-Type: application/json";
+        let (status, body) = self.post(&path, &[field], question.to_string().as_bytes());
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// Folded stacks of a service.
+    fn push(&self, service: &str, fields: &[&str], stacks: &str) -> (u16, String) {
+        let path = format!("/ingest?name={service}.cpu%7Bpod%3Da%7D&from={}&until=now", now_ms());
+        self.post(&path, fields, stacks.as_bytes())
+    }
+
+    /// All of a service's time on CPUs.
+    fn total(&self, service: &str) -> i64 {
+        let graph = self.ask("SelectMergeStacktraces", &asked(service));
+        graph["flamegraph"]["total"].as_str().unwrap_or("0").parse().unwrap()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what is pushed is from now")]
+fn now_ms() -> u128 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    now.as_millis()
+}
+
+fn asked(service: &str) -> Value {
+    json!({
+        "profileTypeID": "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+        "labelSelector": format!("{{service_name=\"{service}\"}}"),
+        "start": now_ms() - 3_600_000,
+        "end": now_ms() + 60_000,
+    })
+}
+
+#[test]
+fn what_is_pushed_and_acknowledged_is_shown_also_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("profiles");
+    let mut store = Store::start(&data, &[]);
+    // Samples of 100 Hz.
+    let (status, body) = store.push("shop", &[], "main;serve;decode 30\nmain;serve 12\n");
+    assert_eq!((status, body.as_str()), (200, ""));
+    assert_eq!(store.push("other", &[], "main 1\n").0, 200);
+    store.running.end("KILL");
+    let mut store = Store::start(&data, &[]);
+    assert_eq!(store.push("shop", &[], "main;serve 100\n").0, 200);
+    let status = store.running.end("TERM");
+    assert_eq!(status.code(), Some(0), "{}", store.running.said());
+
+    let store = Store::start(&data, &[]);
+    assert_eq!(store.total("shop"), 1_420_000_000);
+    let graph = &store.ask("SelectMergeStacktraces", &asked("shop"))["flamegraph"];
+    assert_eq!(graph["names"], json!(["total", "main", "serve", "decode"]));
+    let types = store.ask("ProfileTypes", &json!({}));
+    assert_eq!(types["profileTypes"][0]["ID"], "process_cpu:cpu:nanoseconds:cpu:nanoseconds");
+    let services = store.ask("LabelValues", &json!({ "name": "service_name" }));
+    assert_eq!(services["names"], json!(["other", "shop"]));
+    let mut question = asked("shop");
+    question["step"] = json!(3_600);
+    question["groupBy"] = json!(["pod"]);
+    let series = store.ask("SelectSeries", &question);
+    assert_eq!(series["series"][0]["labels"], json!([{ "name": "pod", "value": "a" }]));
+    // There is nothing but blocks, which others read, too.
+    let names = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name());
+    let endings = names.filter(|name| name.to_string_lossy().ends_with(".parquet")).count();
+    assert!((2..=3).contains(&endings), "{endings}");
+}
+
+#[test]
+fn a_push_that_comes_again_counts_once_and_tenants_see_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start(&folder.path().join("profiles"), &["--tenants"]);
+    let path = format!("/ingest?name=shop.cpu&from={}&until=now", now_ms());
+    let one = ["X-Scope-OrgID: one"];
+    for _ in 0..3 {
+        assert_eq!(store.post(&path, &one, b"main;work 10\n").0, 200);
+    }
+    let of = |tenant: &str| {
+        let fields = ["Content-Type: application/json", tenant];
+        let path = "/querier.v1.QuerierService/SelectMergeStacktraces";
+        let (status, body) = store.post(path, &fields, asked("shop").to_string().as_bytes());
+        let body: Value = serde_json::from_str(&body).unwrap();
+        (status, body)
+    };
+    assert_eq!(of("X-Scope-OrgID: one").1["flamegraph"]["total"], "100000000");
+    assert_eq!(of("X-Scope-OrgID: two").1["flamegraph"]["total"], Value::Null);
+    let (status, refused) = of("X-Other: 1");
+    assert_eq!((status, &refused["code"]), (401, &json!("unauthenticated")));
+    assert_eq!(of("X-Scope-OrgID: ../one").0, 400);
+}
+
+#[test]
+fn what_cannot_be_taken_says_why_and_is_not_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("profiles");
+    let store = Store::start(&data, &[]);
+    let name = "/ingest?name=shop.cpu&format=pprof";
+    let cases: [(&str, &[u8], u16); 5] = [
+        ("/ingest?name=", b"main 1\n", 400),
+        (name, b"\x1f\x8b\x08 this is no gzip", 422),
+        (name, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 422),
+        ("/ingest?name=shop.cpu&from=now-2h&until=now-2h", b"main 1\n", 422),
+        ("/querier.v1.QuerierService/Nothing", b"{}", 501),
+    ];
+    for (path, body, expected) in cases {
+        let (status, said) = store.post(path, &["Content-Type: application/json"], body);
+        assert_eq!(status, expected, "{path}: {said}");
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert!(!said["message"].as_str().unwrap().is_empty(), "{path}: {said}");
+    }
+    assert_eq!(store.ask("LabelValues", &json!({ "name": "service_name" })), json!({}));
+    // Another process does not write into the same folder.
+    let mut second = Command::new(THROUGHLINE);
+    let second = second.args(["store", "--listen", "127.0.0.1:0", "--data"]).arg(&data).output();
+    let second = second.unwrap();
+    assert_eq!((second.status.code(), stdout(&second)), (Some(2), ""));
+    assert!(stderr(&second).contains("is used by another process"), "{}", stderr(&second));
+}
+
+/// What was sampled here is shown by function.
+#[test]
+fn profiles_of_the_agent_are_pushed_and_shown() {
+    if !can_sample() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::start(&folder.path().join("profiles"), &[]);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(THROUGHLINE);
+        command.current_dir(folder.path()).arg("profile").args(arguments);
+        let ran = command.output().unwrap();
+        assert!(ran.status.success(), "{}", stderr(&ran));
+    };
+    let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    run(&["--output", "busy.otlp.gz", "--", "sh", "-c", busy]);
+    for _ in 0..2 {
+        run(&["send", "busy.otlp.gz", "--to", &format!("pyroscope+{}", store.url)]);
+    }
+    let services = store.ask("LabelValues", &json!({ "name": "service_name" }));
+    let service = services["names"][0].as_str().unwrap();
+    let total = store.total(service);
+    let graph = &store.ask("SelectMergeStacktraces", &asked(service))["flamegraph"];
+    let names = graph["names"].as_array().unwrap();
+    assert!(total > 50_000_000, "{total}: {names:?}");
+    assert!(names.len() > 5, "{names:?}");
+}

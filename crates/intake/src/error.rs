@@ -47,12 +47,9 @@ pub enum Error {
     /// A label's value that is too long.
     #[error("the value of label {name} has {found} bytes; {limit} are taken")]
     LabelValue { name: String, found: usize, limit: usize },
-    /// Text that is no JSON.
-    #[error("no JSON: {why}")]
+    /// Text that is no JSON, or that of something else.
+    #[error("JSON: {why}")]
     Json { why: String },
-    /// A field of JSON that is something else than the message's.
-    #[error("the JSON field {name} is not {expected}")]
-    JsonField { name: &'static str, expected: &'static str },
     /// A parameter of an address.
     #[error("parameter {parameter}: {value:?} {why}")]
     Query { parameter: &'static str, value: String, why: &'static str },

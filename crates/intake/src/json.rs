@@ -3,10 +3,12 @@
 //! The mapping is ProtoJSON's: names in lowerCamelCase or as the message has them, 64-bit numbers as numbers or text, bytes in base64;
 //! OTLP's ids in hexadecimal digits. Names that are not known are passed over.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use serde_json::Value;
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use wire::proto::{Writer, bits};
 
 use crate::error::Error;
@@ -36,7 +38,7 @@ pub(crate) enum Kind {
     Message(&'static Message),
 }
 
-/// The bytes of a message.
+/// The bytes of a message. Nothing of the text is kept: the bytes are written as it is read.
 pub(crate) fn encode(
     text: &[u8],
     message: &'static Message,
@@ -45,40 +47,50 @@ pub(crate) fn encode(
     if text.len() > limits.text_bytes {
         return Err(Error::TooMany { what: "bytes of JSON", limit: limits.text_bytes });
     }
-    let value: Value = serde_json::from_slice(text).map_err(|error| Error::json(&error))?;
     let mut out = Writer::default();
-    write_message(&value, message, &mut out, "request")?;
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let whole = Fields { message, out: &mut out };
+    whole.deserialize(&mut reader).map_err(|error| Error::json(&error))?;
+    reader.end().map_err(|error| Error::json(&error))?;
     Ok(out.bytes)
 }
 
-fn write_message(
-    value: &Value,
+/// An object, whose fields are a message's.
+struct Fields<'w> {
     message: &'static Message,
-    out: &mut Writer,
-    name: &'static str,
-) -> Result<(), Error> {
-    let Value::Object(fields) = value else {
-        return Err(Error::JsonField { name, expected: "an object" });
-    };
-    for (key, value) in fields {
-        let known = message.0.iter().find(|(name, ..)| is_same(name, key));
-        let Some(&(name, number, kind)) = known else { continue };
-        match (value, kind) {
-            (Value::Null, _) => {}
-            (Value::Array(all), Kind::Fixed64) => {
-                let all = all.iter().map(|value| unsigned(value, name));
-                let all: Vec<u64> = all.collect::<Result<_, _>>()?;
-                out.packed_fixed64(number, all.into_iter());
-            }
-            (Value::Array(all), _) => {
-                for value in all {
-                    write_field(value, number, kind, out, name)?;
+    out: &'w mut Writer,
+}
+
+impl<'de> DeserializeSeed<'de> for Fields<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { message, out } = self;
+        while let Some(key) = map.next_key::<String>()? {
+            match message.0.iter().find(|(name, ..)| is_same(name, &key)) {
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                Some(&(name, number, kind)) => {
+                    let is_repeated = false;
+                    map.next_value_seed(Field { name, number, kind, is_repeated, out })?;
                 }
             }
-            (value, _) => write_field(value, number, kind, out, name)?,
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Whether a key is a field's name: `timeUnixNano` is `time_unix_nano`.
@@ -87,54 +99,145 @@ fn is_same(name: &str, key: &str) -> bool {
     letters(name).eq(letters(key).map(|byte| byte.to_ascii_lowercase()))
 }
 
-fn write_field(
-    value: &Value,
+/// The value of a field, or all values of one that is repeated.
+struct Field<'w> {
+    name: &'static str,
     number: u32,
     kind: Kind,
-    out: &mut Writer,
-    name: &'static str,
-) -> Result<(), Error> {
-    let wrong = |expected| Error::JsonField { name, expected };
-    let text = || value.as_str().ok_or_else(|| wrong("text"));
-    match kind {
-        Kind::Text => out.blob(number, text()?.as_bytes()),
-        Kind::Bytes => out.blob(number, &base64(text()?).ok_or_else(|| wrong("base64"))?),
-        Kind::Id => {
-            let text = text()?;
-            let id = hex(text).or_else(|| base64(text));
-            out.blob(number, &id.ok_or_else(|| wrong("hexadecimal digits"))?);
+    is_repeated: bool,
+    out: &'w mut Writer,
+}
+
+impl<'de> DeserializeSeed<'de> for Field<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl Field<'_> {
+    fn wrong<E: de::Error>(&self) -> E {
+        E::custom(format_args!("the field {} is not {}", self.name, self.kind.as_str()))
+    }
+
+    /// A whole number, as its bits.
+    fn integer<E: de::Error>(self, value: Option<u64>) -> Result<(), E> {
+        let Some(value) = value else { return Err(self.wrong()) };
+        match self.kind {
+            Kind::Number => self.out.uint_always(self.number, value),
+            // A repeated one may be 0, which alone is left out.
+            Kind::Fixed64 if self.is_repeated => {
+                self.out.packed_fixed64(self.number, std::iter::once(value));
+            }
+            Kind::Fixed64 => self.out.fixed64(self.number, value),
+            _ => return Err(self.wrong()),
         }
-        Kind::Bool => {
-            let truth = value.as_bool().ok_or_else(|| wrong("true or false"))?;
-            out.uint_always(number, truth.into());
+        Ok(())
+    }
+}
+
+impl<'de> Visitor<'de> for Field<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the field {} to be {}", self.name, self.kind.as_str())
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let Self { name, number, kind, is_repeated, out } = self;
+        if is_repeated {
+            return Err(Field { name, number, kind, is_repeated, out }.wrong());
         }
-        Kind::Number => out.uint_always(number, integer(value, name)?),
-        Kind::Fixed64 => out.fixed64(number, unsigned(value, name)?),
-        Kind::Double => {
-            let parsed = value.as_f64().or_else(|| value.as_str()?.parse().ok());
-            let bits = parsed.map(f64::to_bits).ok_or_else(|| wrong("a number"))?;
-            out.fixed64(number, bits);
+        let mut next = || {
+            seq.next_element_seed(Field { name, number, kind, is_repeated: true, out: &mut *out })
+        };
+        while next()?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+        let Kind::Message(message) = self.kind else { return Err(self.wrong()) };
+        let mut inner = Ok(());
+        self.out.message(self.number, |out| inner = Fields { message, out }.visit_map(map));
+        inner
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<(), E> {
+        match self.kind {
+            Kind::Bool => self.out.uint_always(self.number, value.into()),
+            _ => return Err(self.wrong()),
         }
-        Kind::Message(message) => {
-            let mut inner = Ok(());
-            out.message(number, |out| inner = write_message(value, message, out, name));
-            inner?;
+        Ok(())
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<(), E> {
+        match self.kind {
+            #[expect(clippy::cast_precision_loss, reason = "JSON has one kind of numbers")]
+            Kind::Double => self.visit_f64(value as f64),
+            _ => self.integer(Some(value)),
         }
     }
-    Ok(())
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<(), E> {
+        match self.kind {
+            #[expect(clippy::cast_precision_loss, reason = "JSON has one kind of numbers")]
+            Kind::Double => self.visit_f64(value as f64),
+            Kind::Number => self.integer(Some(bits(value))),
+            _ => Err(self.wrong()),
+        }
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<(), E> {
+        match self.kind {
+            Kind::Double => self.out.fixed64(self.number, value.to_bits()),
+            _ => return Err(self.wrong()),
+        }
+        Ok(())
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
+        let bytes = match self.kind {
+            Kind::Text => {
+                self.out.blob(self.number, text.as_bytes());
+                return Ok(());
+            }
+            Kind::Bytes => base64(text),
+            Kind::Id => hex(text).or_else(|| base64(text)),
+            Kind::Number => {
+                let number = text.parse().ok().or_else(|| text.parse().ok().map(bits));
+                return self.integer(number);
+            }
+            Kind::Fixed64 => return self.integer(text.parse().ok()),
+            Kind::Double => {
+                let number: f64 = text.parse().map_err(|_no_number| self.wrong())?;
+                return self.visit_f64(number);
+            }
+            Kind::Bool | Kind::Message(_) => None,
+        };
+        let Some(bytes) = bytes else { return Err(self.wrong()) };
+        self.out.blob(self.number, &bytes);
+        Ok(())
+    }
 }
 
-/// A whole number of any sign, as a varint has it.
-fn integer(value: &Value, name: &'static str) -> Result<u64, Error> {
-    let of_text = |text: &str| text.parse().ok().or_else(|| text.parse().ok().map(bits));
-    let number = value.as_u64().or_else(|| value.as_i64().map(bits));
-    let number = number.or_else(|| of_text(value.as_str()?));
-    number.ok_or(Error::JsonField { name, expected: "a whole number" })
-}
-
-fn unsigned(value: &Value, name: &'static str) -> Result<u64, Error> {
-    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
-    number.ok_or(Error::JsonField { name, expected: "a whole number of no sign" })
+impl Kind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Bytes => "base64",
+            Self::Id => "hexadecimal digits",
+            Self::Bool => "true or false",
+            Self::Number => "a whole number",
+            Self::Fixed64 => "a whole number of no sign",
+            Self::Double => "a number",
+            Self::Message(_) => "an object",
+        }
+    }
 }
 
 fn base64(text: &str) -> Option<Vec<u8>> {

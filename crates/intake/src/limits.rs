@@ -17,7 +17,7 @@ pub struct Limits {
     pub profiles: usize,
     /// Bytes of one profile in pprof, unpacked.
     pub profile_bytes: usize,
-    /// Bytes of one body that is text, JSON or a tree, unpacked. JSON takes up to 32 times as much memory.
+    /// Bytes of one body that is text, JSON or a tree, unpacked.
     pub text_bytes: usize,
     /// Samples of one profile: records of pprof, different stacks of others.
     pub profile_samples: usize,
@@ -51,7 +51,7 @@ impl Default for Limits {
             burst_bytes: 2 << 20,
             profiles: 1 << 16,
             profile_bytes: 4 << 20,
-            text_bytes: 16 << 20,
+            text_bytes: 32 << 20,
             profile_samples: 16_000,
             otlp_samples: 1 << 20,
             sample_labels: 100,

@@ -129,7 +129,7 @@ fn a_form_may_call_sample_types_otherwise() {
     assert_eq!(why(&[("other", b"")]), "the form has no part called profile");
     let before = why(&[("profile", &bytes), ("prev_profile", b"")]);
     assert_eq!(before, "the form has the profile before, too: update the client");
-    assert!(why(&[("profile", &bytes), ("sample_type_config", b"{")]).starts_with("no JSON"));
+    assert!(why(&[("profile", &bytes), ("sample_type_config", b"{")]).starts_with("JSON: "));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn speedscope_files_are_taken() {
     let crossed = evented.replace("\"C\",\"frame\":1", "\"C\",\"frame\":0");
     check(&crossed, "event number 2 closes a frame that is not the innermost");
     let error = take_within(query, "", b"{}", &any_time()).unwrap_err().to_string();
-    assert!(error.starts_with("no JSON"), "{error}");
+    assert!(error.starts_with("JSON: "), "{error}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 )]
 
 mod ingest;
+mod memory;
 mod otlp;
 mod pprof;
 mod push;

@@ -259,10 +259,10 @@ fn what_is_wrong_is_refused_with_what_it_is() {
     };
     whole(&JSON.replace("\"dictionary\"", "\"other\""), "profiles and no dictionary");
     whole(&JSON.replace("\"stackIndex\": 1", "\"stackIndex\": -1"), "is outside the field's range");
-    whole(&JSON.replace("[\"5\"]", "[\"x\"]"), "the JSON field values is not a whole number");
+    whole(&JSON.replace("[\"5\"]", "[\"x\"]"), "the field values is not a whole number");
     whole(
         &JSON.replace("\"1800000000000000000\"", "-1"),
-        "the JSON field time_unix_nano is not a whole number of no sign",
+        "the field time_unix_nano is not a whole number of no sign",
     );
 }
 

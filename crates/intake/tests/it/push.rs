@@ -150,10 +150,15 @@ fn a_body_that_is_no_request_is_refused_whole() {
     };
     let all = Limits::default();
     check(b"\x0a\x05", Encoding::Protobuf, &all, "5 bytes are needed, 0 are there");
-    check(b"{", Encoding::Json, &all, "no JSON: EOF while parsing");
-    check(br#"{"series":7}"#, Encoding::Json, &all, "the JSON field series is not an object");
+    check(b"{", Encoding::Json, &all, "JSON: EOF while parsing");
+    check(
+        br#"{"series":7}"#,
+        Encoding::Json,
+        &all,
+        "JSON: the field series is not an object at line 1 column 11",
+    );
     let field = br#"{"series":[{"samples":[{"rawProfile":"?"}]}]}"#;
-    check(field, Encoding::Json, &all, "the JSON field raw_profile is not base64");
+    check(field, Encoding::Json, &all, "the field raw_profile is not base64");
     let two = body(&[(&LABELS, vec![(vec![], ""), (vec![], "")])]);
     let limits = Limits { profiles: 1, ..Limits::default() };
     let kind = check(&two, Encoding::Protobuf, &limits, "more than 1 profiles of a request");

@@ -32,10 +32,10 @@ const MAX_FLUSH: Duration = Duration::from_secs(5);
 const EXAMPLES: &str = "\
 Examples:
   throughline store                                   profiles come to http://127.0.0.1:4040
-  throughline agent --send pyroscope+http://127.0.0.1:4040
+  throughline agent --send http://127.0.0.1:4040
   throughline store --data s3://profiles/blocks --keep-for 720h
 
-Clients of Pyroscope push to it (push.v1, /ingest), and Grafana's data source for Pyroscope asks it. See docs/store.md.";
+Clients of OpenTelemetry (OTLP over HTTP) and of Pyroscope (push.v1, /ingest) push to it, and Grafana's data source for Pyroscope asks it. See docs/store.md.";
 
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]

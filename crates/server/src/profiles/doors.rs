@@ -1,10 +1,12 @@
 //! Where clients bring profiles.
 
+use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use intake::{ErrorKind, Taken};
+use intake::{ErrorKind, Refused, Taken};
 use store::lake::name::Tenant;
+use wire::proto::Writer;
 use wire::pyroscope::{self as connect, Code, Encoding};
 
 use super::{Failed, Inner, Profiles, encoding, of_store};
@@ -75,14 +77,68 @@ const fn of_code(code: Code) -> StatusCode {
     }
 }
 
-/// Has what was taken on the disk. Profiles that were refused are told together, though the others are stored.
-fn store(inner: &Inner, tenant: &Tenant, taken: &Taken) -> Result<(), connect::Error> {
+/// OTLP over HTTP: `/v1development/profiles`. Profiles that are refused are told as a partial success, after which they are not sent again.
+pub(super) async fn otlp(State(profiles): State<Profiles>, request: Request) -> Response {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    let form = match kind {
+        "application/x-protobuf" | "application/protobuf" => intake::Encoding::Protobuf,
+        "application/json" => intake::Encoding::Json,
+        _ => return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response(),
+    };
+    let most = profiles.0.limits.body_bytes;
+    let done = profiles.work(request, most, move |inner, tenant, _headers, body| {
+        let taken = intake::otlp(body, form, &inner.limits, (inner.clock)());
+        let taken = taken.map_err(|error| refused(&error))?;
+        keep(inner, &tenant, &taken)?;
+        let all: Vec<_> = taken.profiles.iter().filter_map(|it| it.as_ref().err()).collect();
+        Ok((all.len() as u64, all.first().map(|first| words(first)).unwrap_or_default()))
+    });
+    match done.await {
+        Ok(rejected) => exported(form, rejected),
+        Err(error) => Failed(error).into_response(),
+    }
+}
+
+/// `ExportProfilesServiceResponse`: how many profiles were refused, and why the first one was.
+fn exported(form: intake::Encoding, (count, why): (u64, String)) -> Response {
+    match form {
+        intake::Encoding::Protobuf => {
+            let mut out = Writer::default();
+            if count > 0 {
+                out.message(1, |out| {
+                    out.uint(1, count);
+                    out.text(2, &why);
+                });
+            }
+            ([(header::CONTENT_TYPE, "application/x-protobuf")], out.bytes).into_response()
+        }
+        intake::Encoding::Json if count == 0 => Json(serde_json::json!({})).into_response(),
+        intake::Encoding::Json => {
+            let told =
+                serde_json::json!({ "rejectedProfiles": count.to_string(), "errorMessage": why });
+            Json(serde_json::json!({ "partialSuccess": told })).into_response()
+        }
+    }
+}
+
+/// Has what was taken on the disk.
+fn keep(inner: &Inner, tenant: &Tenant, taken: &Taken) -> Result<(), connect::Error> {
     let ticket = inner.lake.push(tenant, &taken.batch).map_err(|error| of_store(&error))?;
-    ticket.wait().map_err(|error| of_store(&error))?;
+    ticket.wait().map_err(|error| of_store(&error))
+}
+
+/// The same; profiles that were refused are told together, though the others are stored.
+fn store(inner: &Inner, tenant: &Tenant, taken: &Taken) -> Result<(), connect::Error> {
+    keep(inner, tenant, taken)?;
     let all: Vec<_> = taken.profiles.iter().filter_map(|it| it.as_ref().err()).collect();
     let Some(first) = all.first() else { return Ok(()) };
-    let words: Vec<String> = all.iter().map(|it| format!("{}: {}", it.series, it.error)).collect();
-    Err(connect::Error::new(refused(&first.error).code, words.join("; ")))
+    let all: Vec<String> = all.iter().map(|it| words(it)).collect();
+    Err(connect::Error::new(refused(&first.error).code, all.join("; ")))
+}
+
+fn words(refused: &Refused) -> String {
+    format!("{}: {}", refused.series, refused.error)
 }
 
 fn refused(error: &intake::Error) -> connect::Error {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `POST /push.v1.PusherService/Push` | takes profiles in pprof, as protobuf or JSON |
 //! | `POST /ingest` | takes a profile in one of many formats |
+//! | `POST /v1development/profiles` | takes OTLP profiles, as protobuf or JSON |
 //! | `POST /querier.v1.QuerierService/METHOD` | an answer ([`querier`]), as protobuf or JSON |
 //! | `GET /ready` | `ready` while the store runs |
 //!
@@ -139,6 +140,7 @@ fn router(profiles: &Profiles, local: SocketAddr) -> Router {
     Router::new()
         .route("/push.v1.PusherService/Push", post(doors::push))
         .route("/ingest", post(doors::ingest))
+        .route("/v1development/profiles", post(doors::otlp))
         .route("/pyroscope/ingest", post(doors::ingest))
         .route("/querier.v1.QuerierService/{method}", post(querier::answer))
         .route("/ready", get(|| async { "ready\n" }))

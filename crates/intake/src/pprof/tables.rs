@@ -202,7 +202,10 @@ impl<'a> Tables<'a> {
 
     /// Where a location stands.
     pub(super) fn location_at(&self, id: u64) -> Option<u32> {
-        self.location_ids.get(&id).copied()
+        // Most writers count from 1.
+        let at = u32::try_from(id.wrapping_sub(1)).ok();
+        let at = at.filter(|at| self.locations.get(*at as usize).is_some_and(|it| it.id == id));
+        at.or_else(|| self.location_ids.get(&id).copied())
     }
 
     pub(super) const fn location_count(&self) -> usize {

@@ -3,7 +3,7 @@
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use flame::{CallTree, LabelSet, MergeQuestion, Millis, PlaceTree, Rules, SeriesSums, Sums};
+use flame::{CallTree, LabelSet, MergeQuestion, Millis, Rules, SeriesSums};
 use model::Timestamp;
 use model::samples::{Batch, Series};
 use prost::Message;
@@ -11,14 +11,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use store::block::{Detail, Selection};
 use store::lake::name::Tenant;
-use wire::pyroscope::pprof::Profile;
 use wire::pyroscope::{self as connect, Code, Encoding};
 use wire::pyroscope::{
     DiffRequest, DiffResponse, GetProfileStatsRequest, LabelNamesRequest, LabelValuesRequest,
-    PprofProfile, ProfileFormat, ProfileTypesRequest, SelectHeatmapRequest, SelectHeatmapResponse,
-    SelectMergeProfileRequest, SelectMergeSpanProfileRequest, SelectMergeSpanProfileResponse,
-    SelectMergeStacktracesRequest, SelectMergeStacktracesResponse, SelectSeriesRequest,
-    SelectSeriesResponse, SeriesRequest,
+    ProfileTypesRequest, SelectHeatmapRequest, SelectHeatmapResponse,
+    SelectMergeStacktracesRequest, SelectSeriesRequest, SelectSeriesResponse, SeriesRequest,
 };
 
 use super::{Failed, Inner, MAX_QUESTION_BYTES, Profiles, encoding, is_gzip, of_store};
@@ -98,9 +95,19 @@ impl Asked<'_> {
                 let times = times.zip(own().map(|block| block.end).max());
                 Ok(flame::profile_stats(times))
             }),
-            "SelectMergeStacktraces" => self.of(|asked| self.stacktraces(&asked)),
-            "SelectMergeSpanProfile" => self.of(|asked| self.span_profile(&asked)),
-            "SelectMergeProfile" => self.of(|asked| self.profile(&asked)),
+            "SelectMergeStacktraces" => self.of(|asked| {
+                self.answered(self.rules.stacktraces(&asked)?, |it, all| {
+                    flame::stacktraces(it, all)
+                })
+            }),
+            "SelectMergeSpanProfile" => self.of(|asked| {
+                self.answered(self.rules.span_profile(&asked)?, |it, all| {
+                    flame::span_profile(it, all)
+                })
+            }),
+            "SelectMergeProfile" => self.of(|asked| {
+                self.answered(self.rules.profile(&asked)?, |it, all| flame::profile(it, all))
+            }),
             "SelectSeries" => self.of(|asked| self.select_series(&asked)),
             "SelectHeatmap" => self.of(|asked| self.heatmap(&asked)),
             "Diff" => self.of(|asked| self.diff(&asked)),
@@ -135,69 +142,22 @@ impl Asked<'_> {
         self.inner.lake.select(&self.tenant, &wanted).map_err(|error| of_store(&error))
     }
 
-    fn merged(&self, question: &MergeQuestion) -> Answer<(Batch, Sums)> {
+    /// What a question for merged stacks is answered from.
+    fn merged(&self, question: &MergeQuestion) -> Answer<Batch> {
         let flame::Selection { profiles, spans, traces, .. } = &question.selection;
         let is_single = !(profiles.is_empty() && spans.is_empty() && traces.is_empty());
         let detail = if is_single { Detail::Samples } else { Detail::Totals };
-        let batch = self.select(&question.selection, detail)?;
-        let sums = Sums::of(&batch, question.selection.samples(&batch));
-        Ok((batch, sums))
+        self.select(&question.selection, detail)
     }
 
-    fn tree(&self, question: &MergeQuestion) -> Answer<CallTree> {
-        let (batch, sums) = self.merged(question)?;
-        let mut tree = CallTree::new();
-        tree.add(&batch, &sums, question.walk);
-        Ok(tree)
-    }
-
-    fn pprof(&self, question: &MergeQuestion) -> Answer<Profile> {
-        let (batch, sums) = self.merged(question)?;
-        let mut tree = PlaceTree::new();
-        tree.add(&batch, &sums, question.walk);
-        let MergeQuestion { profile_type, selection, max_nodes, .. } = question;
-        Ok(tree.profile(profile_type, selection.time, *max_nodes))
-    }
-
-    fn stacktraces(
+    /// The answer to a question for merged stacks; the empty one when there is nothing to ask.
+    fn answered<A: Default>(
         &self,
-        asked: &SelectMergeStacktracesRequest,
-    ) -> Answer<SelectMergeStacktracesResponse> {
-        let mut answer = SelectMergeStacktracesResponse::default();
-        let Some(question) = self.rules.stacktraces(asked)? else { return Ok(answer) };
-        let most = question.max_nodes;
-        match question.format {
-            ProfileFormat::Unspecified | ProfileFormat::Flamegraph => {
-                answer.flamegraph = Some(self.tree(&question)?.flame_graph(most));
-            }
-            ProfileFormat::Tree => answer.tree = self.tree(&question)?.cut(most).encode(),
-            ProfileFormat::Dot => answer.dot = self.tree(&question)?.dot(most),
-            ProfileFormat::Pprof => {
-                answer.pprof = Some(PprofProfile { profile: Some(self.pprof(&question)?) });
-            }
-        }
-        Ok(answer)
-    }
-
-    fn span_profile(
-        &self,
-        asked: &SelectMergeSpanProfileRequest,
-    ) -> Answer<SelectMergeSpanProfileResponse> {
-        let mut answer = SelectMergeSpanProfileResponse::default();
-        let Some(question) = self.rules.span_profile(asked)? else { return Ok(answer) };
-        let tree = self.tree(&question)?;
-        match question.format {
-            ProfileFormat::Tree => answer.tree = tree.cut(question.max_nodes).encode(),
-            _ => answer.flamegraph = Some(tree.flame_graph(question.max_nodes)),
-        }
-        Ok(answer)
-    }
-
-    fn profile(&self, asked: &SelectMergeProfileRequest) -> Answer<Profile> {
-        match self.rules.profile(asked)? {
-            Some(question) => self.pprof(&question),
-            None => Ok(Profile::default()),
-        }
+        question: Option<MergeQuestion>,
+        answer: impl FnOnce(&MergeQuestion, Option<&Batch>) -> A,
+    ) -> Answer<A> {
+        let Some(question) = question else { return Ok(A::default()) };
+        Ok(answer(&question, Some(&self.merged(&question)?)))
     }
 
     fn select_series(&self, asked: &SelectSeriesRequest) -> Answer<SelectSeriesResponse> {
@@ -224,7 +184,9 @@ impl Asked<'_> {
         let side = |side: &Option<SelectMergeStacktracesRequest>| -> Answer<(CallTree, usize)> {
             let side = side.as_ref().ok_or_else(|| connect::Error::invalid("a side is missing"))?;
             match self.rules.stacktraces(side)? {
-                Some(question) => Ok((self.tree(&question)?, question.max_nodes)),
+                Some(question) => {
+                    Ok((flame::calls(&question, [&self.merged(&question)?]), question.max_nodes))
+                }
                 None => Ok((CallTree::new(), 0)),
             }
         };

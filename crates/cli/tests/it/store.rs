@@ -134,6 +134,13 @@ fn a_push_that_comes_again_counts_once_and_tenants_see_their_own() {
     let (status, refused) = of("X-Other: 1");
     assert_eq!((status, &refused["code"]), (401, &json!("unauthenticated")));
     assert_eq!(of("X-Scope-OrgID: ../one").0, 400);
+    // Who sends too much waits, and nobody else does.
+    let much = "main;work 1\n".repeat(1 << 20);
+    let (two, three) = (["X-Scope-OrgID: two"], ["X-Scope-OrgID: three"]);
+    assert_eq!(store.post(&path, &two, much.as_bytes()).0, 200);
+    let (status, said) = store.post(&path, &two, b"main;work 7\n");
+    assert_eq!(status, 429, "{said}");
+    assert_eq!(store.post(&path, &three, b"main;work 7\n").0, 200);
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub(super) async fn push(State(profiles): State<Profiles>, request: Request) -> 
     let most = profiles.0.limits.body_bytes;
     let done = profiles.work(request, most, |inner, tenant, headers, body| {
         let encoding = encoding(&headers)?;
+        inner.take(&tenant, body.len())?;
         // In gzip or not: its first bytes say it.
         let form = match encoding {
             Encoding::Proto => intake::Encoding::Protobuf,
@@ -43,6 +44,7 @@ pub(super) async fn ingest(State(profiles): State<Profiles>, request: Request) -
     let query = request.uri().query().unwrap_or_default().to_owned();
     let most = profiles.0.limits.body_bytes;
     let done = profiles.work(request, most, move |inner, tenant, headers, body| {
+        inner.take(&tenant, body.len())?;
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let asked =
             intake::Ingest { query: &query, content_type: content_type.unwrap_or_default(), body };
@@ -88,6 +90,7 @@ pub(super) async fn otlp(State(profiles): State<Profiles>, request: Request) -> 
     };
     let most = profiles.0.limits.body_bytes;
     let done = profiles.work(request, most, move |inner, tenant, _headers, body| {
+        inner.take(&tenant, body.len())?;
         let taken = intake::otlp(body, form, &inner.limits, (inner.clock)());
         let taken = taken.map_err(|error| refused(&error))?;
         keep(inner, &tenant, &taken)?;

@@ -13,9 +13,10 @@
 mod doors;
 mod querier;
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -24,7 +25,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, body};
-use intake::Limits;
+use intake::{Bucket, Limits};
 use model::Timestamp;
 use store::lake::Lake;
 use store::lake::name::Tenant;
@@ -38,6 +39,8 @@ use crate::guard::is_for_us;
 
 /// Requests that are worked on at once; others wait with their bodies unread.
 const AT_ONCE: usize = 8;
+/// Tenants whose rates are known: with more of them all begin anew.
+const MAX_TENANTS: usize = 1 << 12;
 /// Bytes of a question.
 const MAX_QUESTION_BYTES: usize = 1 << 20;
 /// Whose samples they are when tenants are not told apart.
@@ -54,6 +57,23 @@ struct Inner {
     are_tenants_told: bool,
     clock: fn() -> Timestamp,
     places: Semaphore,
+    /// How much each tenant may send, of [`MAX_TENANTS`] at most.
+    buckets: Mutex<HashMap<Tenant, Bucket>>,
+}
+
+impl Inner {
+    /// Takes so many bytes that a tenant sent, unless it sends too fast.
+    fn take(&self, tenant: &Tenant, bytes: usize) -> Result<(), connect::Error> {
+        let now = (self.clock)();
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= MAX_TENANTS && !buckets.contains_key(tenant) {
+            buckets.clear();
+        }
+        let bucket =
+            buckets.entry(tenant.clone()).or_insert_with(|| Bucket::new(&self.limits, now));
+        let taken = bucket.take(bytes, &self.limits, now);
+        taken.map_err(|error| connect::Error::new(Code::ResourceExhausted, error.to_string()))
+    }
 }
 
 impl std::fmt::Debug for Profiles {
@@ -72,8 +92,8 @@ impl Profiles {
         are_tenants_told: bool,
         clock: fn() -> Timestamp,
     ) -> Self {
-        let places = Semaphore::new(AT_ONCE);
-        Self(Arc::new(Inner { lake, limits, are_tenants_told, clock, places }))
+        let (places, buckets) = (Semaphore::new(AT_ONCE), Mutex::default());
+        Self(Arc::new(Inner { lake, limits, are_tenants_told, clock, places, buckets }))
     }
 
     fn tenant(&self, headers: &HeaderMap) -> Result<Tenant, connect::Error> {

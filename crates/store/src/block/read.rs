@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::RangeInclusive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampNanosecondType, UInt32Type, UInt64Type};
@@ -77,7 +78,16 @@ pub enum Detail {
 ///
 /// [`Error::Parquet`], [`Error::NoBlock`], [`Error::Header`], [`Error::Format`].
 pub fn header(bytes: &Bytes) -> Result<Header, Error> {
-    header_of(ArrowReaderMetadata::load(bytes, ArrowReaderOptions::default())?.metadata())
+    guarded(|| {
+        header_of(ArrowReaderMetadata::load(bytes, ArrowReaderOptions::default())?.metadata())
+    })
+}
+
+/// The decoder of Parquet ends by a panic on some bytes that nobody wrote as a block. What was read until then is whole rows' parts, as
+/// after any error.
+fn guarded<T>(read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let panicked = |_| Err(Error::NoBlock { what: "the decoder of Parquet cannot read it" });
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(panicked)
 }
 
 fn header_of(metadata: &ParquetMetaData) -> Result<Header, Error> {
@@ -98,6 +108,10 @@ fn header_of(metadata: &ParquetMetaData) -> Result<Header, Error> {
 ///
 /// Those of [`header`]; [`Error::NoBlock`] for other columns than a block's; [`Error::Damaged`]. The batch has what was read until then.
 pub fn read_into(bytes: &Bytes, selection: &Selection<'_>, batch: &mut Batch) -> Result<(), Error> {
+    guarded(|| read_groups(bytes, selection, batch))
+}
+
+fn read_groups(bytes: &Bytes, selection: &Selection<'_>, batch: &mut Batch) -> Result<(), Error> {
     let metadata = ArrowReaderMetadata::load(bytes, ArrowReaderOptions::default())?;
     header_of(metadata.metadata())?;
     if metadata.schema().fields() != schema().fields() {
@@ -132,6 +146,14 @@ pub fn read_into(bytes: &Bytes, selection: &Selection<'_>, batch: &mut Batch) ->
 ///
 /// As [`read_into`].
 pub fn series_into(
+    bytes: &Bytes,
+    times: (Timestamp, Timestamp),
+    found: &mut BTreeSet<Series>,
+) -> Result<(), Error> {
+    guarded(|| read_series(bytes, times, found))
+}
+
+fn read_series(
     bytes: &Bytes,
     times: (Timestamp, Timestamp),
     found: &mut BTreeSet<Series>,

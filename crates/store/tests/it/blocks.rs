@@ -240,3 +240,27 @@ fn what_is_no_block_is_refused() {
     let other = String::from_utf8_lossy(&bytes).contains("throughline.samples");
     assert!(other);
 }
+
+/// A block that is damaged is an error, or says something else; the digest in its name tells before that it is damaged.
+#[test]
+fn any_changed_byte_is_no_panic() {
+    let toy = Toy {
+        kind: 0,
+        service: 0,
+        pod: 1,
+        frames: [1, 2, 3, 4],
+        at: 5,
+        value: 2,
+        profile: 1,
+        span: 1,
+    };
+    let bytes = block(&batch(&[toy, Toy { at: 6, frames: [2, 3, 0, 0], ..toy }])).to_vec();
+    let mut refused = 0;
+    for at in 0..bytes.len() {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 1 << (at % 8);
+        let mut read = Batch::new();
+        refused += usize::from(read_into(&bytes.into(), &Selection::all(), &mut read).is_err());
+    }
+    assert!(refused * 4 > bytes.len(), "{refused} of {}", bytes.len());
+}

@@ -51,6 +51,9 @@ pub(crate) struct Args {
     /// Tell tenants apart by the field X-Scope-OrgID of requests; those without it are refused
     #[arg(long)]
     tenants: bool,
+    /// Each tenant may send so much in a second on average; who sends more is told to wait
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size)]
+    rate: u64,
     /// What was pushed is on the disk, and acknowledged, after so long at most
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
     flush: Duration,
@@ -78,7 +81,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let lake = Lake::open(&args.data, &io, settings, now());
     let lake = Arc::new(lake.with_context(|| format!("cannot keep profiles in {}", args.data))?);
     let keep = Keep { age: args.keep_for.map(nanos), bytes: args.keep_size };
-    let limits = Limits { oldest: Some(nanos(args.take_for)), ..Limits::default() };
+    let oldest = Some(nanos(args.take_for));
+    let limits = Limits { oldest, bytes_per_second: args.rate, ..Limits::default() };
     let profiles = Profiles::new(Arc::clone(&lake), limits, args.tenants, now);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

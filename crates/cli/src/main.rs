@@ -58,7 +58,7 @@ enum Command {
     Chunk(command::chunk::Args),
     /// Take recording sessions of LTTng over the network
     Relay(command::relay::Args),
-    /// Keep profiles that clients push, and answer what Grafana asks of them
+    /// Keep profiles that clients push, and answer what clients of Pyroscope ask of them
     Store(command::store::Args),
     /// Take recordings, stitch their chunks as they arrive, and show the answers on a web page
     Up(command::up::Args),

@@ -122,12 +122,14 @@ impl Keeper {
         // Said once, until it goes well again.
         let fails = AtomicBool::new(false);
         keeper.every(LOOK, move || {
-            let looked = lake.compact(now()).map(drop);
-            let looked = looked.and_then(|()| lake.expire(keep, now()).map(drop));
-            match looked {
+            let (merged, expired) = (lake.compact(now()), lake.expire(keep, now()));
+            match merged.map(drop).and(expired.map(drop)) {
                 Ok(()) => fails.store(false, Ordering::Relaxed),
                 Err(error) if !fails.swap(true, Ordering::Relaxed) => {
-                    complain(&format!("blocks are not merged: {}", model::with_causes(&error)));
+                    complain(&format!(
+                        "blocks are not merged or deleted: {}",
+                        model::with_causes(&error)
+                    ));
                 }
                 Err(_) => {}
             }

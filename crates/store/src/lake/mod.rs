@@ -230,17 +230,23 @@ impl Lake {
     ///
     /// # Errors
     ///
-    /// What reading and writing blocks meets; merges that were done stay done.
+    /// What reading and writing blocks meets first; all other merges were done.
     pub fn compact(&self, now: Timestamp) -> Result<Compacted, Error> {
         let _only = lock(&self.compacting);
         self.sweep()?;
         let mut done = Compacted::default();
+        let mut first = None;
         for merge in plan::merges(&self.blocks(), now) {
-            self.merge(&merge)?;
-            done.made += 1;
-            done.replaced += merge.sources.len();
+            match self.merge(&merge) {
+                Ok(()) => {
+                    done.made += 1;
+                    done.replaced += merge.sources.len();
+                }
+                // One that cannot be read does not keep the others from being merged.
+                Err(error) => first = first.or(Some(error)),
+            }
         }
-        Ok(done)
+        first.map_or(Ok(done), Err)
     }
 
     fn merge(&self, merge: &Merge) -> Result<(), Error> {

@@ -206,3 +206,25 @@ fn a_block_that_was_changed_is_named_and_answers_nothing() {
     let refused = lake.select(&one, &Selection::all()).unwrap_err().to_string();
     assert!(refused.contains(path.file_name().unwrap().to_str().unwrap()), "{refused}");
 }
+
+#[test]
+fn a_block_that_was_changed_keeps_only_its_own_window_from_being_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = tenant("one");
+    let lake = open(folder.path(), at(0));
+    for second in [0, 1, 600, 601] {
+        lake.push(&one, &samples("f", second, 10, 0)).unwrap();
+        lake.flush(at(second));
+    }
+    drop(lake);
+    let path = blocks_in(folder.path()).pop_first().unwrap();
+    fs::write(&path, b"something else").unwrap();
+    // Too late for any profile to come again, so that no block is read at the start.
+    let now = at(50_000);
+    let lake = open(folder.path(), now);
+    assert!(matches!(lake.compact(now), Err(Error::Changed { .. })));
+    let levels: Vec<u8> = lake.blocks().iter().map(|name| name.level).collect();
+    assert_eq!(levels, [0, 0, 1]);
+    let keep = Keep { age: Some(Nanos::new(1_000_000_000)), bytes: None };
+    assert_eq!(lake.expire(keep, now).unwrap().len(), 3);
+}

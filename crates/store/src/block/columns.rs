@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow_array::builder::FixedSizeBinaryBuilder;
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, FixedSizeBinaryArray, Int64Array, ListArray, MapArray,
-    RecordBatch, StringArray, StructArray, TimestampNanosecondArray, UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, FixedSizeBinaryArray, Int64Array, ListArray, MapArray, RecordBatch,
+    StringArray, StructArray, TimestampNanosecondArray, UInt32Array, UInt64Array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::ArrowError;
@@ -76,9 +76,9 @@ fn labels(rows: &[Row<'_>]) -> Result<MapArray, ArrowError> {
     let keys: ArrayRef = Arc::new(StringArray::from_iter_values(pairs.iter().map(|(key, _)| *key)));
     let values: ArrayRef =
         Arc::new(StringArray::from_iter_values(pairs.iter().map(|(_, value)| *value)));
-    let entries = StructArray::try_new(schema::label_fields(), vec![keys, values], None)?;
-    let field = arrow_schema::Field::new("key_value", entries.data_type().clone(), false);
-    MapArray::try_new(Arc::new(field), offsets, entries, None, true)
+    let field = schema::item(schema::LABELS);
+    let entries = StructArray::try_new(schema::fields(&field), vec![keys, values], None)?;
+    MapArray::try_new(field, offsets, entries, None, true)
 }
 
 /// The frames of each stack in its first row.
@@ -112,8 +112,8 @@ fn frames(batch: &Batch, rows: &[Row<'_>]) -> Result<ListArray, ArrowError> {
         text(|frame| frame.build_id),
         Arc::new(all.iter().map(|frame| frame.address).collect::<UInt64Array>()),
     ];
-    let values = StructArray::try_new(schema::frame_fields(), columns, None)?;
-    let field = schema::element(values.data_type().clone());
+    let field = schema::item(schema::FRAMES);
+    let values = StructArray::try_new(schema::fields(&field), columns, None)?;
     let nulls = NullBuffer::from(is_first);
     ListArray::try_new(field, OffsetBuffer::from_lengths(lengths), Arc::new(values), Some(nulls))
 }
@@ -132,7 +132,7 @@ fn sample_lists<'s>(
         Arc::new(spans.collect::<UInt64Array>()),
         Arc::new(ids(all.iter().map(|sample| sample.trace_id))?),
     ];
-    let values = StructArray::try_new(schema::sample_fields(), columns, None)?;
-    let field = schema::element(values.data_type().clone());
+    let field = schema::item(schema::SAMPLES);
+    let values = StructArray::try_new(schema::fields(&field), columns, None)?;
     ListArray::try_new(field, offsets, Arc::new(values), None)
 }

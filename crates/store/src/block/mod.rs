@@ -20,6 +20,7 @@ mod schema;
 mod write;
 
 pub use read::{Detail, Selection, header, read_into, series_into};
+pub use schema::schema;
 pub use write::{encode, encode_as};
 
 /// The newest layout that is known, told in the file's own metadata.

@@ -2,9 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use arrow_schema::FieldRef;
 use bytes::Bytes;
 use model::Timestamp;
 use model::samples::{Batch, Frame, Labels, ProfileType, Sample, Series};
+use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
+use parquet::basic::Repetition;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::schema::types::Type;
 use proptest::prelude::*;
 use store::block::{Detail, Selection, encode, header, read_into, series_into};
 
@@ -218,6 +223,40 @@ fn large_values_are_kept() {
         read_into(&bytes, &Selection { detail, ..Selection::all() }, &mut read).unwrap();
         let sum: i128 = read.samples().iter().map(|sample| i128::from(sample.value)).sum();
         assert_eq!(sum, 2 * i128::from(i64::MAX) + 2);
+    }
+}
+
+/// The number of each field below one, by its path; groups that repeat an item have none of their own.
+fn numbers(field: &Type, path: &str, found: &mut BTreeMap<String, i32>) {
+    for child in field.get_fields() {
+        let path = format!("{path}{}", child.name());
+        let info = child.get_basic_info();
+        if info.has_id() {
+            found.insert(path.clone(), info.id());
+        }
+        assert!(info.has_id() || info.repetition() == Repetition::REPEATED, "{path}");
+        if child.is_group() {
+            numbers(child, &format!("{path}."), found);
+        }
+    }
+}
+
+#[test]
+fn each_field_has_its_number_in_the_file() {
+    let toy =
+        Toy { kind: 0, service: 0, pod: 1, frames: [1; 4], at: 5, value: 1, profile: 0, span: 0 };
+    let reader = SerializedFileReader::new(block(&batch(&[toy]))).unwrap();
+    let mut found = BTreeMap::new();
+    numbers(reader.metadata().file_metadata().schema(), "", &mut found);
+    let written: BTreeSet<i32> = found.values().copied().collect();
+    assert_eq!(written, (1..=29).collect(), "{found:?}");
+    assert_eq!(found.len(), 29);
+    assert_eq!((found["type"], found["labels.key_value.value"]), (1, 5));
+    assert_eq!((found["frames.list.element"], found["samples.list.element.trace_id"]), (9, 29));
+    let number =
+        |field: &FieldRef| -> i32 { field.metadata()[PARQUET_FIELD_ID_META_KEY].parse().unwrap() };
+    for field in store::block::schema().fields() {
+        assert_eq!(found[field.name()], number(field), "{field}");
     }
 }
 

@@ -1,7 +1,10 @@
 //! Samples that came and are not on the disk yet, and profiles that came a short while ago.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use model::Timestamp;
 use model::samples::{Batch, Sample};
@@ -26,11 +29,18 @@ pub(super) struct Pending {
 /// Whether a block was written.
 #[derive(Debug, Default)]
 struct Written {
-    outcome: Mutex<Option<Result<(), Arc<Error>>>>,
+    state: Mutex<State>,
     is_known: Condvar,
 }
 
-/// Says when a push is stored.
+#[derive(Debug, Default)]
+struct State {
+    outcome: Option<Result<(), Arc<Error>>>,
+    /// One for each that waits without a thread.
+    wakers: Vec<Waker>,
+}
+
+/// Says when a push is stored, to a thread that waits or as a future.
 #[derive(Debug, Clone)]
 pub struct Ticket(Vec<Arc<Written>>);
 
@@ -45,27 +55,53 @@ impl Ticket {
     }
 }
 
+impl Future for Ticket {
+    type Output = Result<(), Arc<Error>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        while let Some(written) = self.0.last() {
+            match written.poll(context.waker()) {
+                Poll::Ready(Ok(())) => drop(self.0.pop()),
+                other => return other,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl Written {
     fn wait(&self) -> Result<(), Arc<Error>> {
-        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            match &*outcome {
+            match &state.outcome {
                 Some(known) => return known.clone(),
                 None => {
-                    let waited = self.is_known.wait(outcome);
-                    outcome = waited.unwrap_or_else(PoisonError::into_inner);
+                    let waited = self.is_known.wait(state);
+                    state = waited.unwrap_or_else(PoisonError::into_inner);
                 }
             }
         }
+    }
+
+    fn poll(&self, waker: &Waker) -> Poll<Result<(), Arc<Error>>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &state.outcome {
+            return Poll::Ready(known.clone());
+        }
+        if !state.wakers.iter().any(|known| known.will_wake(waker)) {
+            state.wakers.push(waker.clone());
+        }
+        Poll::Pending
     }
 }
 
 impl Pending {
     /// Tells who waits.
     pub(super) fn tell(&self, written: Result<(), Error>) {
-        let mut outcome = self.written.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        *outcome = Some(written.map_err(Arc::new));
+        let mut state = self.written.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.outcome = Some(written.map_err(Arc::new));
         self.written.is_known.notify_all();
+        state.wakers.drain(..).for_each(Waker::wake);
     }
 }
 

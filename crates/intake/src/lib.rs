@@ -48,7 +48,7 @@ use model::Timestamp;
 use model::samples::Batch;
 
 pub use error::{Error, ErrorKind};
-pub use ingest::{Ingest, Query, ingest};
+pub use ingest::{Ingest, Query, ingest, time};
 pub use limits::Limits;
 pub use otlp::otlp;
 pub use pprof::{PprofSource, pprof};

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -23,9 +23,13 @@ use crate::{AnswerSource, Error, LiveSource};
 /// Connections served at once; further ones wait in the system's backlog.
 const MAX_CONNECTIONS: usize = 128;
 /// Bytes of request line and fields together.
-const MAX_HEAD_BYTES: usize = 16 << 10;
+const MAX_HEAD_BYTES: u16 = 16 << 10;
 /// Time for the next request's head to arrive, and so also for a connection to stay idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Requests of one connection at once, over HTTP/2.
+const MAX_STREAMS: u32 = 32;
+/// A peer over HTTP/2 that does not answer within this time of being asked is gone.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection is closed after its current reply when it is this old: a client that reads slowly cannot hold its place. One
 /// whose reply goes on by itself is asked again after as long: such replies have places of their own.
 const CONNECTION_LIFETIME: Duration = Duration::from_secs(300);
@@ -54,21 +58,32 @@ pub async fn serve(
     let live = live.map(|live| Live::new(live, answers.run(), stop.clone()));
     let services =
         |local, going: &_| router(answers.clone(), live.as_ref().map(|live| live.on(going)), local);
-    serve_until(listener, services, admits, shutdown, (closing, stop)).await
+    serve_until(listener, Versions::Http1, services, admits, shutdown, (closing, stop)).await
+}
+
+/// Versions of HTTP that are spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Versions {
+    /// 1.1 only.
+    Http1,
+    /// And 2, to those that begin with it (RFC 9113, section 3.3), for gRPC.
+    Http1And2,
 }
 
 /// Serves each connection with a service of its own, given the address that it came to and a count of replies that go on by themselves.
 pub(crate) async fn serve_services(
     listener: TcpListener,
+    versions: Versions,
     services: impl Fn(SocketAddr, &Arc<AtomicUsize>) -> Router + Send,
     admits: impl Fn(IpAddr, IpAddr) -> bool + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
-    serve_until(listener, services, admits, shutdown, watch::channel(false)).await
+    serve_until(listener, versions, services, admits, shutdown, watch::channel(false)).await
 }
 
 async fn serve_until(
     listener: TcpListener,
+    versions: Versions,
     services: impl Fn(SocketAddr, &Arc<AtomicUsize>) -> Router + Send,
     admits: impl Fn(IpAddr, IpAddr) -> bool + Send,
     shutdown: impl Future<Output = ()> + Send,
@@ -78,7 +93,7 @@ async fn serve_until(
     let mut connections = JoinSet::new();
     tokio::select! {
         () = shutdown => {}
-        () = accept_all(&listener, address, admits, services, &mut connections, &stop) => {}
+        () = accept_all((&listener, address), versions, admits, services, &mut connections, &stop) => {}
     }
     drop(listener);
     closing.send_replace(true);
@@ -87,8 +102,8 @@ async fn serve_until(
 }
 
 async fn accept_all(
-    listener: &TcpListener,
-    address: SocketAddr,
+    (listener, address): (&TcpListener, SocketAddr),
+    versions: Versions,
     admits: impl Fn(IpAddr, IpAddr) -> bool,
     services: impl Fn(SocketAddr, &Arc<AtomicUsize>) -> Router,
     connections: &mut JoinSet<()>,
@@ -117,7 +132,7 @@ async fn accept_all(
         let service = services(local, &going);
         let stop = stop.clone();
         connections.spawn(async move {
-            serve_connection(stream, service, &going, stop).await;
+            serve_connection(stream, versions, service, &going, stop).await;
             drop(place);
         });
     }
@@ -125,17 +140,18 @@ async fn accept_all(
 
 async fn serve_connection(
     stream: TcpStream,
+    versions: Versions,
     service: Router,
     going: &AtomicUsize,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut connection = pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
-            .max_buf_size(MAX_HEAD_BYTES)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
-    );
+    // Whoever connects and says nothing is not kept while it is not known what it speaks.
+    if !matches!(timeout(HEAD_TIMEOUT, stream.readable()).await, Ok(Ok(()))) {
+        return;
+    }
+    let builder = builder(versions);
+    let mut connection =
+        pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let ended = tokio::select! {
         ended = &mut connection => Some(ended),
         _ = stop.wait_for(|closing| *closing) => None,
@@ -152,6 +168,27 @@ async fn serve_connection(
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
         Err(_) => tracing::debug!("a client did not read its last reply in time"),
+    }
+}
+
+/// What each version may cost.
+fn builder(versions: Versions) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES.into());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD_BYTES.into())
+        .keep_alive_interval(HEAD_TIMEOUT)
+        .keep_alive_timeout(PING_TIMEOUT);
+    match versions {
+        Versions::Http1 => builder.http1_only(),
+        Versions::Http1And2 => builder,
     }
 }
 

@@ -95,13 +95,15 @@ fn comes_from_elsewhere(headers: &HeaderMap) -> bool {
     headers.get_all("sec-fetch-site").iter().any(|site| site != "same-origin" && site != "none")
 }
 
-/// True when the one `Host` field, and the authority of an absolute request target if there is one, name the loopback.
+/// True when the one `Host` field and the authority, of which HTTP/2 has the latter and an absolute request target both, name the loopback.
 fn asks_for_loopback(request: &Request) -> bool {
-    let mut hosts = request.headers().get_all(header::HOST).iter();
-    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
-    let host_is_loopback =
-        host.to_str().is_ok_and(|text| text.parse().is_ok_and(|host| is_loopback_name(&host)));
-    host_is_loopback && request.uri().authority().is_none_or(is_loopback_name)
+    let hosts = request.headers().get_all(header::HOST);
+    let named = hosts.iter().map(|host| host.to_str().ok().and_then(|host| host.parse().ok()));
+    let named: Vec<Option<Authority>> =
+        named.chain(request.uri().authority().cloned().map(Some)).collect();
+    hosts.iter().count() <= 1
+        && !named.is_empty()
+        && named.iter().all(|name| name.as_ref().is_some_and(is_loopback_name))
 }
 
 fn is_loopback_name(authority: &Authority) -> bool {
@@ -169,6 +171,10 @@ mod tests {
         check(LOOPBACK, "/", &[], Some(Refusal::Host));
         check(LOOPBACK, "/", &["localhost", "evil.example"], Some(Refusal::Host));
         check(LOOPBACK, "http://evil.example/", &["localhost"], Some(Refusal::Host));
+        // As HTTP/2 has it.
+        check(LOOPBACK, "http://evil.example/", &[], Some(Refusal::Host));
+        check(LOOPBACK, "http://localhost:8080/", &[], None);
+        check(LOOPBACK, "http://localhost:8080/", &["evil.example"], Some(Refusal::Host));
         let mapped = "[::ffff:127.0.0.1]:80".parse().expect("an address");
         check(mapped, "/", &["evil.example"], Some(Refusal::Host));
     }

@@ -38,6 +38,7 @@ use crate::{Accepted, Request, Taken};
 
 pub(crate) use self::kinds::metric;
 pub use self::query::Query;
+pub use self::time::parse as time;
 
 /// In a second.
 const NANOSECONDS: f64 = 1e9;

@@ -6,9 +6,12 @@ use model::Timestamp;
 
 const SECOND: i64 = 1_000_000_000;
 
+/// A point in time, as Graphite writes it.
+///
 /// Digits: 8 a day (`20260131`), 13 milliseconds, 16 microseconds, 19 nanoseconds, else seconds since the epoch. Otherwise `now` with or
 /// without lengths of time added or subtracted: `now-1h`, `now-1d12h`, `now+5min`. Underscores, commas and blanks are passed over.
-pub(super) fn parse(text: &str, now: Timestamp) -> Option<Timestamp> {
+#[must_use]
+pub fn parse(text: &str, now: Timestamp) -> Option<Timestamp> {
     let text: String = text.chars().filter(|c| !matches!(c, '_' | ',' | ' ')).collect();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return digits(&text);

@@ -1,41 +1,47 @@
 //! Where clients bring profiles.
 
-use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use intake::{ErrorKind, Refused, Taken};
+use store::lake::Ticket;
 use store::lake::name::Tenant;
 use wire::proto::Writer;
 use wire::pyroscope::{self as connect, Code, Encoding};
 
-use super::{Failed, Inner, Profiles, encoding, of_store};
+use super::call::{Answer, Call, call};
+use super::{Failed, Inner, Kind, Profiles, of_store};
+
+/// The method that takes OTLP profiles.
+pub(super) const EXPORT: &str =
+    "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
+
+const fn form(encoding: Encoding) -> intake::Encoding {
+    match encoding {
+        Encoding::Proto => intake::Encoding::Protobuf,
+        Encoding::Json => intake::Encoding::Json,
+    }
+}
 
 /// `push.v1.PusherService/Push`.
 pub(super) async fn push(State(profiles): State<Profiles>, request: Request) -> Response {
     let most = profiles.0.limits.body_bytes;
-    let done = profiles.work(request, most, |inner, tenant, headers, body| {
-        let encoding = encoding(&headers)?;
-        inner.take(&tenant, body.len())?;
-        // In gzip or not: its first bytes say it.
-        let form = match encoding {
-            Encoding::Proto => intake::Encoding::Protobuf,
-            Encoding::Json => intake::Encoding::Json,
-        };
-        let taken = intake::push(body, form, &inner.limits, (inner.clock)());
+    let push = |it: &Call<'_>| {
+        it.inner.take(it.tenant, it.message.len())?;
+        let now = (it.inner.clock)();
+        let taken = intake::push(it.message, form(it.encoding), &it.inner.limits, now);
         let taken = taken.map_err(|error| refused(&error))?;
-        store(inner, &tenant, &taken)?;
-        Ok(encoding)
-    });
-    match done.await {
-        // An empty message.
-        Ok(Encoding::Proto) => {
-            ([(header::CONTENT_TYPE, Encoding::Proto.content_type())], "").into_response()
-        }
-        Ok(Encoding::Json) => {
-            ([(header::CONTENT_TYPE, Encoding::Json.content_type())], "{}").into_response()
-        }
-        Err(error) => Failed(error).into_response(),
+        let stored = Some(keep(it.inner, it.tenant, &taken)?);
+        Ok(Answer { message: nothing(it.encoding), stored, refused: refusals(&taken) })
+    };
+    call(&profiles, Kind::Push, request, most, push).await
+}
+
+/// A message without a field.
+fn nothing(encoding: Encoding) -> Vec<u8> {
+    match encoding {
+        Encoding::Proto => Vec::new(),
+        Encoding::Json => b"{}".to_vec(),
     }
 }
 
@@ -43,8 +49,8 @@ pub(super) async fn push(State(profiles): State<Profiles>, request: Request) -> 
 pub(super) async fn ingest(State(profiles): State<Profiles>, request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default().to_owned();
     let most = profiles.0.limits.body_bytes;
-    let done = profiles.work(request, most, move |inner, tenant, headers, body| {
-        inner.take(&tenant, body.len())?;
+    let work = move |inner: &Inner, tenant: &Tenant, headers: &HeaderMap, body: &[u8]| {
+        inner.take(tenant, body.len())?;
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let asked =
             intake::Ingest { query: &query, content_type: content_type.unwrap_or_default(), body };
@@ -52,13 +58,17 @@ pub(super) async fn ingest(State(profiles): State<Profiles>, request: Request) -
             Ok(taken) => taken,
             Err(error) => return Ok(Err((of_ingest(&error), refused(&error)))),
         };
-        let stored = store(inner, &tenant, &taken);
-        Ok(stored.map_err(|error| (of_code(error.code), error)))
-    });
-    match done.await {
-        Ok(Ok(())) => StatusCode::OK.into_response(),
-        Ok(Err((status, error))) => (status, Failed(error)).into_response(),
-        Err(error) => Failed(error).into_response(),
+        Ok(Ok((keep(inner, tenant, &taken)?, refusals(&taken))))
+    };
+    let (stored, refusals) = match profiles.work(Kind::Push, request, most, work).await {
+        Ok(Ok(done)) => done,
+        Ok(Err((status, error))) => return (status, Failed(error)).into_response(),
+        Err(error) => return failed(error),
+    };
+    let stored = stored.await.map_err(|error| of_store(&error));
+    match stored.and_then(|()| refusals.map_or(Ok(()), Err)) {
+        Ok(()) => StatusCode::OK.into_response(),
+        Err(error) => failed(error),
     }
 }
 
@@ -70,74 +80,102 @@ const fn of_ingest(error: &intake::Error) -> StatusCode {
     }
 }
 
-const fn of_code(code: Code) -> StatusCode {
-    match code {
-        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
-        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+/// An error by a status that its client sends again for, if that may help.
+fn failed(error: connect::Error) -> Response {
+    let status = match error.code {
+        Code::ResourceExhausted if error.retry_after.is_some() => StatusCode::TOO_MANY_REQUESTS,
+        Code::ResourceExhausted => StatusCode::PAYLOAD_TOO_LARGE,
         Code::InvalidArgument => StatusCode::UNPROCESSABLE_ENTITY,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    }
+        Code::DeadlineExceeded | Code::Canceled => StatusCode::REQUEST_TIMEOUT,
+        _ => return Failed(error).into_response(),
+    };
+    (status, Failed(error)).into_response()
 }
 
-/// OTLP over HTTP: `/v1development/profiles`. Profiles that are refused are told as a partial success, after which they are not sent again.
+/// OTLP over HTTP: `/v1development/profiles`.
 pub(super) async fn otlp(State(profiles): State<Profiles>, request: Request) -> Response {
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    let form = match kind {
-        "application/x-protobuf" | "application/protobuf" => intake::Encoding::Protobuf,
-        "application/json" => intake::Encoding::Json,
+    let (encoding, kind) = match kind {
+        "application/x-protobuf" | "application/protobuf" => {
+            (Encoding::Proto, "application/x-protobuf")
+        }
+        "application/json" => (Encoding::Json, "application/json"),
         _ => return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response(),
     };
     let most = profiles.0.limits.body_bytes;
-    let done = profiles.work(request, most, move |inner, tenant, _headers, body| {
-        inner.take(&tenant, body.len())?;
-        let taken = intake::otlp(body, form, &inner.limits, (inner.clock)());
-        let taken = taken.map_err(|error| refused(&error))?;
-        keep(inner, &tenant, &taken)?;
-        let all: Vec<_> = taken.profiles.iter().filter_map(|it| it.as_ref().err()).collect();
-        Ok((all.len() as u64, all.first().map(|first| words(first)).unwrap_or_default()))
-    });
+    let work = move |inner: &Inner, tenant: &Tenant, _: &HeaderMap, body: &[u8]| {
+        exported(inner, tenant, body, encoding)
+    };
+    let done = async {
+        let (stored, message) = profiles.work(Kind::Push, request, most, work).await?;
+        stored.await.map_err(|error| of_store(&error))?;
+        Ok::<_, connect::Error>(message)
+    };
     match done.await {
-        Ok(rejected) => exported(form, rejected),
-        Err(error) => Failed(error).into_response(),
+        Ok(message) => ([(header::CONTENT_TYPE, kind)], message).into_response(),
+        Err(error) if error.code == Code::InvalidArgument => Failed(error).into_response(),
+        Err(error) => failed(error),
     }
+}
+
+/// OTLP as a call, which is how most of its senders come.
+pub(super) async fn export(State(profiles): State<Profiles>, request: Request) -> Response {
+    let most = profiles.0.limits.body_bytes;
+    let export = |it: &Call<'_>| {
+        let (stored, message) = exported(it.inner, it.tenant, it.message, it.encoding)?;
+        Ok(Answer { message, stored: Some(stored), refused: None })
+    };
+    call(&profiles, Kind::Push, request, most, export).await
+}
+
+/// Takes OTLP profiles. Those that are refused are told as a partial success, after which they are not sent again.
+fn exported(
+    inner: &Inner,
+    tenant: &Tenant,
+    body: &[u8],
+    encoding: Encoding,
+) -> Result<(Ticket, Vec<u8>), connect::Error> {
+    inner.take(tenant, body.len())?;
+    let taken = intake::otlp(body, form(encoding), &inner.limits, (inner.clock)());
+    let taken = taken.map_err(|error| refused(&error))?;
+    let stored = keep(inner, tenant, &taken)?;
+    let all: Vec<_> = taken.profiles.iter().filter_map(|it| it.as_ref().err()).collect();
+    let why = all.first().map(|first| words(first)).unwrap_or_default();
+    Ok((stored, export_response(encoding, all.len() as u64, &why)))
 }
 
 /// `ExportProfilesServiceResponse`: how many profiles were refused, and why the first one was.
-fn exported(form: intake::Encoding, (count, why): (u64, String)) -> Response {
-    match form {
-        intake::Encoding::Protobuf => {
+fn export_response(encoding: Encoding, count: u64, why: &str) -> Vec<u8> {
+    match encoding {
+        _ if count == 0 => nothing(encoding),
+        Encoding::Proto => {
             let mut out = Writer::default();
-            if count > 0 {
-                out.message(1, |out| {
-                    out.uint(1, count);
-                    out.text(2, &why);
-                });
-            }
-            ([(header::CONTENT_TYPE, "application/x-protobuf")], out.bytes).into_response()
+            out.message(1, |out| {
+                out.uint(1, count);
+                out.text(2, why);
+            });
+            out.bytes
         }
-        intake::Encoding::Json if count == 0 => Json(serde_json::json!({})).into_response(),
-        intake::Encoding::Json => {
+        Encoding::Json => {
             let told =
                 serde_json::json!({ "rejectedProfiles": count.to_string(), "errorMessage": why });
-            Json(serde_json::json!({ "partialSuccess": told })).into_response()
+            serde_json::json!({ "partialSuccess": told }).to_string().into_bytes()
         }
     }
 }
 
-/// Has what was taken on the disk.
-fn keep(inner: &Inner, tenant: &Tenant, taken: &Taken) -> Result<(), connect::Error> {
-    let ticket = inner.lake.push(tenant, &taken.batch).map_err(|error| of_store(&error))?;
-    ticket.wait().map_err(|error| of_store(&error))
+/// Says when what was taken is on the disk.
+fn keep(inner: &Inner, tenant: &Tenant, taken: &Taken) -> Result<Ticket, connect::Error> {
+    inner.lake.push(tenant, &taken.batch).map_err(|error| of_store(&error))
 }
 
-/// The same; profiles that were refused are told together, though the others are stored.
-fn store(inner: &Inner, tenant: &Tenant, taken: &Taken) -> Result<(), connect::Error> {
-    keep(inner, tenant, taken)?;
+/// Profiles that were refused are told together, though the others are stored.
+fn refusals(taken: &Taken) -> Option<connect::Error> {
     let all: Vec<_> = taken.profiles.iter().filter_map(|it| it.as_ref().err()).collect();
-    let Some(first) = all.first() else { return Ok(()) };
+    let code = refused(&all.first()?.error).code;
     let all: Vec<String> = all.iter().map(|it| words(it)).collect();
-    Err(connect::Error::new(refused(&first.error).code, all.join("; ")))
+    Some(connect::Error::new(code, all.join("; ")))
 }
 
 fn words(refused: &Refused) -> String {

@@ -2,50 +2,61 @@
 //!
 //! | path | reply |
 //! |---|---|
-//! | `POST /push.v1.PusherService/Push` | takes profiles in pprof, as protobuf or JSON |
-//! | `POST /ingest` | takes a profile in one of many formats |
+//! | `POST /push.v1.PusherService/Push` | takes profiles in pprof ([`call`]) |
+//! | `POST /opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export` | takes OTLP profiles ([`call`]) |
 //! | `POST /v1development/profiles` | takes OTLP profiles, as protobuf or JSON |
-//! | `POST /querier.v1.QuerierService/METHOD` | an answer ([`querier`]), as protobuf or JSON |
+//! | `POST /ingest` | takes a profile in one of many formats |
+//! | `POST /querier.v1.QuerierService/METHOD` | an answer ([`querier`], [`call`]) |
+//! | `GET /pyroscope/render`, `/pyroscope/render-diff` | flame graphs as JSON ([`render`]) |
 //! | `GET /ready` | `ready` while the store runs |
 //!
-//! A profile is acknowledged when it is on the disk. Errors are those of the Connect protocol: a status, a code and words.
+//! What is called ([`call`]) comes by Connect, gRPC or gRPC-Web, as protobuf or JSON. A profile is acknowledged when it is on the disk.
+//! Errors have the codes of these protocols, and words.
 
+mod body;
+mod call;
 mod doors;
 mod querier;
+mod render;
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use axum::body::Body;
+use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Router, body};
 use intake::{Bucket, Limits};
 use model::Timestamp;
 use store::lake::Lake;
 use store::lake::name::Tenant;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use wire::pyroscope::{self as connect, Code, Encoding};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wire::pyroscope::{self as connect, Code};
 
+use self::body::Bodies;
 use crate::Error;
-use crate::connections::serve_services;
+use crate::connections::{Versions, serve_services};
 use crate::guard::is_for_us;
 
-/// Requests that are worked on at once; others wait with their bodies unread.
+/// Pushes that are worked on at once, and questions; others wait with their bodies in memory.
 const AT_ONCE: usize = 8;
-/// Tenants whose rates are known: with more of them all begin anew.
+/// Of one tenant, when tenants are told apart: the others find places however many requests it sends.
+const AT_ONCE_OF_TENANT: usize = AT_ONCE / 2;
+/// Tenants that are known: with more of them all begin anew.
 const MAX_TENANTS: usize = 1 << 12;
 /// Bytes of a question.
 const MAX_QUESTION_BYTES: usize = 1 << 20;
 /// Whose samples they are when tenants are not told apart.
 const ONLY_TENANT: &str = "anonymous";
 const TENANT: &str = "x-scope-orgid";
+/// When it is tried again what the disk or the bucket did not take.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// What the endpoints need.
 #[derive(Clone)]
@@ -56,23 +67,80 @@ struct Inner {
     limits: Limits,
     are_tenants_told: bool,
     clock: fn() -> Timestamp,
-    places: Semaphore,
-    /// How much each tenant may send, of [`MAX_TENANTS`] at most.
-    buckets: Mutex<HashMap<Tenant, Bucket>>,
+    bodies: Bodies,
+    places: Places,
+    /// Of [`MAX_TENANTS`] at most.
+    tenants: Mutex<HashMap<Tenant, OfTenant>>,
+}
+
+/// What a request wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Push,
+    Question,
+}
+
+/// Where requests are worked on.
+#[derive(Debug, Clone)]
+struct Places {
+    pushes: Arc<Semaphore>,
+    questions: Arc<Semaphore>,
+}
+
+impl Places {
+    fn new(each: usize) -> Self {
+        Self { pushes: Arc::new(Semaphore::new(each)), questions: Arc::new(Semaphore::new(each)) }
+    }
+
+    async fn take(&self, kind: Kind) -> Option<OwnedSemaphorePermit> {
+        let places = match kind {
+            Kind::Push => &self.pushes,
+            Kind::Question => &self.questions,
+        };
+        // They are never closed.
+        Arc::clone(places).acquire_owned().await.ok()
+    }
+}
+
+/// What is known of a tenant.
+#[derive(Debug)]
+struct OfTenant {
+    /// How much it may send.
+    bucket: Bucket,
+    places: Places,
 }
 
 impl Inner {
+    fn of_tenant<T>(&self, tenant: &Tenant, of: impl FnOnce(&mut OfTenant, Timestamp) -> T) -> T {
+        let now = (self.clock)();
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        if tenants.len() >= MAX_TENANTS && !tenants.contains_key(tenant) {
+            tenants.clear();
+        }
+        let each = if self.are_tenants_told { AT_ONCE_OF_TENANT } else { AT_ONCE };
+        let known = tenants.entry(tenant.clone()).or_insert_with(|| OfTenant {
+            bucket: Bucket::new(&self.limits, now),
+            places: Places::new(each),
+        });
+        of(known, now)
+    }
+
     /// Takes so many bytes that a tenant sent, unless it sends too fast.
     fn take(&self, tenant: &Tenant, bytes: usize) -> Result<(), connect::Error> {
-        let now = (self.clock)();
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= MAX_TENANTS && !buckets.contains_key(tenant) {
-            buckets.clear();
-        }
-        let bucket =
-            buckets.entry(tenant.clone()).or_insert_with(|| Bucket::new(&self.limits, now));
-        let taken = bucket.take(bytes, &self.limits, now);
-        taken.map_err(|error| connect::Error::new(Code::ResourceExhausted, error.to_string()))
+        let taken = self.of_tenant(tenant, |of, now| of.bucket.take(bytes, &self.limits, now));
+        taken.map_err(|error| {
+            let after = match error {
+                intake::Error::Rate { after } => Duration::from_nanos(after.get()),
+                _ => AGAIN_AFTER,
+            };
+            connect::Error::new(Code::ResourceExhausted, error.to_string()).again_after(after)
+        })
+    }
+
+    /// A place, first among the tenant's requests and then among all.
+    async fn place(&self, tenant: &Tenant, kind: Kind) -> [Option<OwnedSemaphorePermit>; 2] {
+        let own = self.of_tenant(tenant, |of, _now| of.places.clone());
+        [own.take(kind).await, self.places.take(kind).await]
     }
 }
 
@@ -92,8 +160,8 @@ impl Profiles {
         are_tenants_told: bool,
         clock: fn() -> Timestamp,
     ) -> Self {
-        let (places, buckets) = (Semaphore::new(AT_ONCE), Mutex::default());
-        Self(Arc::new(Inner { lake, limits, are_tenants_told, clock, places, buckets }))
+        let (bodies, places, tenants) = (Bodies::new(), Places::new(AT_ONCE), Mutex::default());
+        Self(Arc::new(Inner { lake, limits, are_tenants_told, clock, bodies, places, tenants }))
     }
 
     fn tenant(&self, headers: &HeaderMap) -> Result<Tenant, connect::Error> {
@@ -111,32 +179,28 @@ impl Profiles {
     /// Does what costs time on a thread of its own, for a few requests at once.
     async fn work<T: Send + 'static>(
         &self,
+        kind: Kind,
         request: Request,
         most: usize,
-        work: impl FnOnce(&Inner, Tenant, HeaderMap, &[u8]) -> Result<T, connect::Error>
+        work: impl FnOnce(&Inner, &Tenant, &HeaderMap, &[u8]) -> Result<T, connect::Error>
         + Send
         + 'static,
     ) -> Result<T, connect::Error> {
-        // It is never closed.
-        let _place = self.0.places.acquire().await;
         let (head, body) = request.into_parts();
         let tenant = self.tenant(&head.headers)?;
-        let bytes = bytes(body, most).await?;
+        let body = self.0.bodies.read(body, most).await?;
+        let place = self.0.place(&tenant, kind).await;
         let inner = Arc::clone(&self.0);
-        let done = tokio::task::spawn_blocking(move || work(&inner, tenant, head.headers, &bytes));
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work(&inner, &tenant, &head.headers, &body.bytes);
+            drop((body, place));
+            done
+        });
         done.await.unwrap_or_else(|panic| {
             tracing::error!(%panic, "a request was not worked on");
             Err(connect::Error::new(Code::Internal, "it could not be worked on"))
         })
     }
-}
-
-/// The body of a request.
-async fn bytes(body: Body, most: usize) -> Result<body::Bytes, connect::Error> {
-    body::to_bytes(body, most).await.map_err(|error| {
-        let words = format!("a body of {most} bytes at most is read: {error}");
-        connect::Error::new(Code::ResourceExhausted, words)
-    })
 }
 
 /// Serves a store of profiles on a listener until `shutdown` is ready, then finishes the replies under way.
@@ -153,16 +217,20 @@ pub async fn serve(
     admits: impl Fn(IpAddr, IpAddr) -> bool + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
-    serve_services(listener, |local, _going| router(&profiles, local), admits, shutdown).await
+    let services = |local, _going: &_| router(&profiles, local);
+    serve_services(listener, Versions::Http1And2, services, admits, shutdown).await
 }
 
 fn router(profiles: &Profiles, local: SocketAddr) -> Router {
     Router::new()
         .route("/push.v1.PusherService/Push", post(doors::push))
-        .route("/ingest", post(doors::ingest))
+        .route(doors::EXPORT, post(doors::export))
         .route("/v1development/profiles", post(doors::otlp))
+        .route("/ingest", post(doors::ingest))
         .route("/pyroscope/ingest", post(doors::ingest))
         .route("/querier.v1.QuerierService/{method}", post(querier::answer))
+        .route("/pyroscope/render", get(render::render))
+        .route("/pyroscope/render-diff", get(render::render_diff))
         .route("/ready", get(|| async { "ready\n" }))
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such path\n") })
         .with_state(profiles.clone())
@@ -185,27 +253,14 @@ impl IntoResponse for Failed {
         let status = StatusCode::from_u16(self.0.code.http_status());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self.0).unwrap_or_default();
-        (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
-    }
-}
-
-/// How a body is written, by its field.
-fn encoding(headers: &HeaderMap) -> Result<Encoding, connect::Error> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let kind = kind.unwrap_or_default();
-    Encoding::of(kind).ok_or_else(|| {
-        let words =
-            format!("content type {kind:?} is neither application/proto nor application/json");
-        connect::Error::invalid(words)
-    })
-}
-
-/// Whether a body is in gzip; other encodings are refused.
-fn is_gzip(headers: &HeaderMap) -> Result<bool, connect::Error> {
-    match headers.get(header::CONTENT_ENCODING).map(HeaderValue::to_str) {
-        None | Some(Ok("" | "identity")) => Ok(false),
-        Some(Ok("gzip")) => Ok(true),
-        Some(_) => Err(connect::Error::invalid("a body is plain or in gzip")),
+        let mut response =
+            (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+        if let Some(after) = self.0.retry_after {
+            // Whole seconds, of which one too many is better than one too few.
+            let seconds = after.as_secs().saturating_add(u64::from(after.subsec_nanos() > 0));
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.max(1).into());
+        }
+        response
     }
 }
 
@@ -216,5 +271,6 @@ fn of_store(error: &store::Error) -> connect::Error {
         store::Error::Objects(_) => Code::Unavailable,
         _ => Code::Internal,
     };
-    connect::Error::new(code, model::with_causes(error))
+    let told = connect::Error::new(code, model::with_causes(error));
+    if code == Code::Internal { told } else { told.again_after(AGAIN_AFTER) }
 }

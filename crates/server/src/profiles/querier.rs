@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use flame::{CallTree, LabelSet, MergeQuestion, Millis, Rules, SeriesSums};
 use model::Timestamp;
 use model::samples::{Batch, Series};
@@ -11,14 +11,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use store::block::{Detail, Selection};
 use store::lake::name::Tenant;
-use wire::pyroscope::{self as connect, Code, Encoding};
+use wire::pyroscope::{self as connect, Code};
 use wire::pyroscope::{
-    DiffRequest, DiffResponse, GetProfileStatsRequest, LabelNamesRequest, LabelValuesRequest,
-    ProfileTypesRequest, SelectHeatmapRequest, SelectHeatmapResponse,
-    SelectMergeStacktracesRequest, SelectSeriesRequest, SelectSeriesResponse, SeriesRequest,
+    AnalyzeQueryRequest, AnalyzeQueryResponse, DiffRequest, DiffResponse, GetProfileStatsRequest,
+    LabelNamesRequest, LabelValuesRequest, ProfileTypesRequest, QueryImpact, QueryScope,
+    SelectHeatmapRequest, SelectHeatmapResponse, SelectMergeStacktracesRequest,
+    SelectSeriesRequest, SelectSeriesResponse, SeriesRequest,
 };
 
-use super::{Failed, Inner, MAX_QUESTION_BYTES, Profiles, encoding, is_gzip, of_store};
+use super::call::{Call, call};
+use super::{Inner, Kind, MAX_QUESTION_BYTES, Profiles, of_store};
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
@@ -28,23 +30,11 @@ pub(super) async fn answer(
     Path(method): Path<String>,
     request: Request,
 ) -> Response {
-    let done = profiles.work(request, MAX_QUESTION_BYTES, move |inner, tenant, headers, body| {
-        let encoding = encoding(&headers)?;
-        let body = match is_gzip(&headers)? {
-            true => wire::proto::ungzip(body, MAX_QUESTION_BYTES)
-                .map_err(|error| connect::Error::invalid(error.to_string()))?,
-            false => body.into(),
-        };
-        let rules = Rules { limits: flame::Limits::default(), now_ms: millis((inner.clock)()) };
-        let asked = Asked { inner, tenant, rules, set: label_set(&headers), body: &body, encoding };
-        Ok((asked.answer(&method)?, encoding))
-    });
-    match done.await {
-        Ok((body, encoding)) => {
-            ([(header::CONTENT_TYPE, encoding.content_type())], body).into_response()
-        }
-        Err(error) => Failed(error).into_response(),
-    }
+    let answer = move |it: &Call<'_>| {
+        let rules = Rules { limits: flame::Limits::default(), now_ms: millis((it.inner.clock)()) };
+        Ok(Asked { call: it, rules, set: label_set(it.headers) }.answer(&method)?.into())
+    };
+    call(&profiles, Kind::Question, request, MAX_QUESTION_BYTES, answer).await
 }
 
 /// Names that are not of letters, digits and underscores are for those who say that they take them.
@@ -56,12 +46,9 @@ fn label_set(headers: &HeaderMap) -> LabelSet {
 
 /// A question, and who asks.
 struct Asked<'a> {
-    inner: &'a Inner,
-    tenant: Tenant,
+    call: &'a Call<'a>,
     rules: Rules,
     set: LabelSet,
-    body: &'a [u8],
-    encoding: Encoding,
 }
 
 type Answer<T> = Result<T, connect::Error>;
@@ -89,12 +76,13 @@ impl Asked<'_> {
                 Ok(flame::series(&series, &selectors, &asked.label_names, self.set))
             }),
             "GetProfileStats" => self.of(|_: GetProfileStatsRequest| {
-                let blocks = self.inner.lake.blocks();
-                let own = || blocks.iter().filter(|block| block.tenant == self.tenant);
+                let blocks = self.call.inner.lake.blocks();
+                let own = || blocks.iter().filter(|block| block.tenant == *self.call.tenant);
                 let times = own().map(|block| block.begin).min();
                 let times = times.zip(own().map(|block| block.end).max());
                 Ok(flame::profile_stats(times))
             }),
+            "AnalyzeQuery" => self.of(|asked: AnalyzeQueryRequest| self.analyze(&asked)),
             "SelectMergeStacktraces" => self.of(|asked| {
                 self.answered(self.rules.stacktraces(&asked)?, |it, all| {
                     flame::stacktraces(it, all)
@@ -121,25 +109,18 @@ impl Asked<'_> {
         Q: Message + Default + DeserializeOwned,
         A: Message + Serialize,
     {
-        let question = connect::decode(self.body, self.encoding)?;
-        Ok(connect::encode(&answer(question)?, self.encoding))
+        let question = connect::decode(self.call.message, self.call.encoding)?;
+        Ok(connect::encode(&answer(question)?, self.call.encoding))
     }
 
     fn series(&self, (start, end): (i64, i64)) -> Answer<Vec<Series>> {
         let Some(time) = self.rules.range_of_labels(start, end)? else { return Ok(Vec::new()) };
-        let found = self.inner.lake.series(&self.tenant, times(time));
+        let found = self.call.inner.lake.series(self.call.tenant, times(time));
         found.map(|found| found.into_iter().collect()).map_err(|error| of_store(&error))
     }
 
-    /// What lies there of a selection; sums of rows where nothing asks for single samples.
     fn select(&self, selection: &flame::Selection, detail: Detail) -> Answer<Batch> {
-        let wanted = Selection {
-            profile_type: None,
-            series: &|series| selection.selector.matches(series),
-            times: times(selection.time),
-            detail,
-        };
-        self.inner.lake.select(&self.tenant, &wanted).map_err(|error| of_store(&error))
+        select(self.call.inner, self.call.tenant, selection, detail)
     }
 
     /// What a question for merged stacks is answered from.
@@ -180,6 +161,51 @@ impl Asked<'_> {
         Ok(SelectHeatmapResponse { series: sums.finish().series })
     }
 
+    /// What a question would read: all blocks of its time, and how many series are its.
+    fn analyze(&self, asked: &AnalyzeQueryRequest) -> Answer<AnalyzeQueryResponse> {
+        let Some(time) = self.rules.range(asked.start, asked.end)? else {
+            return Ok(AnalyzeQueryResponse::default());
+        };
+        // With a profile type before the braces, or matchers alone.
+        let selectors = match self.rules.render(&asked.query, (asked.start, asked.end), None) {
+            Ok(Some(question)) => vec![question.selection.selector],
+            _ => self.rules.selectors(std::slice::from_ref(&asked.query))?,
+        };
+        let is_meant = |series: &&Series| selectors.iter().all(|it| it.matches(series));
+        let found = self.call.inner.lake.series(self.call.tenant, times(time));
+        let found = found.map_err(|error| of_store(&error))?;
+        let series = found.iter().filter(is_meant).count() as u64;
+        let (begin, end) = times(time);
+        let blocks = self.call.inner.lake.blocks();
+        let of_time = blocks.iter().filter(|block| {
+            block.tenant == *self.call.tenant && block.begin <= end && block.end >= begin
+        });
+        let mut scopes = ["Short term storage", "Long term storage"].map(|name| QueryScope {
+            component_type: name.to_owned(),
+            component_count: 1,
+            ..QueryScope::default()
+        });
+        for block in of_time {
+            let [fresh, merged] = &mut scopes;
+            let scope = if block.level == 0 { fresh } else { merged };
+            scope.block_count += 1;
+            scope.profile_bytes += block.bytes;
+        }
+        let bytes = scopes.iter().map(|scope| scope.profile_bytes).sum();
+        let mut query_scopes: Vec<QueryScope> =
+            scopes.into_iter().filter(|scope| scope.block_count > 0).collect();
+        // A block does not say without being read which series it has, so the last scope has those of all.
+        if let Some(last) = query_scopes.last_mut() {
+            last.series_count = series;
+        }
+        let impact = QueryImpact {
+            total_bytes_in_time_range: bytes,
+            total_queried_series: series,
+            deduplication_needed: false,
+        };
+        Ok(AnalyzeQueryResponse { query_scopes, query_impact: Some(impact) })
+    }
+
     fn diff(&self, asked: &DiffRequest) -> Answer<DiffResponse> {
         let side = |side: &Option<SelectMergeStacktracesRequest>| -> Answer<(CallTree, usize)> {
             let side = side.as_ref().ok_or_else(|| connect::Error::invalid("a side is missing"))?;
@@ -196,7 +222,23 @@ impl Asked<'_> {
     }
 }
 
-fn millis(at: Timestamp) -> i64 {
+/// What lies there of a selection; sums of rows where nothing asks for single samples.
+pub(super) fn select(
+    inner: &Inner,
+    tenant: &Tenant,
+    selection: &flame::Selection,
+    detail: Detail,
+) -> Answer<Batch> {
+    let wanted = Selection {
+        profile_type: None,
+        series: &|series| selection.selector.matches(series),
+        times: times(selection.time),
+        detail,
+    };
+    inner.lake.select(tenant, &wanted).map_err(|error| of_store(&error))
+}
+
+pub(super) fn millis(at: Timestamp) -> i64 {
     at.nanos().div_euclid(NANOS_PER_MILLI)
 }
 

@@ -1,5 +1,7 @@
 //! Unary calls of the Connect protocol: a bare message in, a bare message or an error in JSON out.
 
+use std::time::Duration;
+
 use prost::Message;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -47,12 +49,21 @@ pub struct Error {
     /// What it is, in words.
     #[serde(default)]
     pub message: String,
+    /// When the same may be tried again, if that is known: `Retry-After` of an answer, or gRPC's `RetryInfo`.
+    #[serde(skip)]
+    pub retry_after: Option<Duration>,
 }
 
 impl Error {
     /// An error of a code.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), retry_after: None }
+    }
+
+    /// The same may be tried again after a while.
+    #[must_use]
+    pub fn again_after(self, after: Duration) -> Self {
+        Self { retry_after: Some(after), ..self }
     }
 
     /// The request cannot be answered as it is.

@@ -6,6 +6,7 @@
 //!      Content-Type: application/proto        the bare message
 //!      Content-Type: application/json         the same by its JSON mapping
 //!      any other status than 200              {"code": "invalid_argument", "message": "…"}
+//!      Content-Type: application/grpc…        the bare message in a frame, see [`grpc`]
 //! ```
 //!
 //! Field numbers are those of `api/push/v1`, `api/querier/v1`, `api/types/v1` and `api/google/v1` of `grafana/pyroscope`; fields that are
@@ -13,6 +14,7 @@
 //! reads bodies bounds them.
 
 mod connect;
+pub mod grpc;
 mod json;
 pub mod pprof;
 mod push;

@@ -14,7 +14,11 @@ mod live;
     reason = "a test's own helpers: an index that is not there fails the test"
 )]
 mod page;
-#[expect(clippy::unwrap_used, reason = "a test's own helpers: what is not there fails the test")]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test's own helpers: what is not there fails the test"
+)]
 mod profiles;
 #[expect(
     clippy::indexing_slicing,

@@ -1,5 +1,6 @@
 //! The store of profiles as its clients see it.
 
+mod bad_input;
 mod calls;
 mod questions;
 mod store;

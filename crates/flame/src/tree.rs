@@ -129,16 +129,29 @@ impl CallTree {
     /// Two trees in one shape, the same way.
     #[must_use]
     pub fn diff(left: &Self, right: &Self, max_nodes: usize) -> FlameGraphDiff {
-        let mut names = left.names.clone();
-        let keys: Vec<u32> = right.names.iter().map(|name| names.intern(name)).collect();
-        let other = names.intern(OTHER);
-        let mut both: Arena<2> = Arena::default();
-        both.merge(&left.nodes, |key| key, |[own]| [own, 0]);
-        let key = |theirs: u32| keys.get(theirs as usize).copied().unwrap_or_default();
-        both.merge(&right.nodes, key, |[own]| [0, own]);
-        let ranks = ranks(names.iter());
-        let cut = both.cut(max_nodes, &ranks, other);
-        graph::flame_graph_diff(&cut.flat(&ranks), |key| names.get(key))
+        let both = Both::of(left, right, max_nodes);
+        graph::flame_graph_diff(&both.nodes, |key| both.names.get(key))
+    }
+
+    /// Says each stack of a difference, as [`Self::diff`] has it, that has a value of its own on a side: root first, in the order of
+    /// [`Self::stacks`], with the value on each side.
+    pub fn diff_stacks(
+        left: &Self,
+        right: &Self,
+        max_nodes: usize,
+        mut say: impl FnMut(&[&str], [i64; 2]),
+    ) {
+        let both = Both::of(left, right, max_nodes);
+        let mut path = Vec::new();
+        for node in &both.nodes {
+            path.truncate(node.depth.saturating_sub(1));
+            if node.depth > 0 {
+                path.push(both.names.get(node.key));
+            }
+            if node.own != [0, 0] {
+                say(&path, node.own);
+            }
+        }
     }
 
     pub(crate) fn flat(&self) -> Vec<Flat<1>> {
@@ -155,6 +168,27 @@ impl CallTree {
 
     pub(crate) fn name(&self, key: u32) -> &str {
         self.names.get(key)
+    }
+}
+
+/// Two trees in one shape.
+struct Both {
+    names: Texts,
+    nodes: Vec<Flat<2>>,
+}
+
+impl Both {
+    fn of(left: &CallTree, right: &CallTree, max_nodes: usize) -> Self {
+        let mut names = left.names.clone();
+        let keys: Vec<u32> = right.names.iter().map(|name| names.intern(name)).collect();
+        let other = names.intern(OTHER);
+        let mut both: Arena<2> = Arena::default();
+        both.merge(&left.nodes, |key| key, |[own]| [own, 0]);
+        let key = |theirs: u32| keys.get(theirs as usize).copied().unwrap_or_default();
+        both.merge(&right.nodes, key, |[own]| [0, own]);
+        let ranks = ranks(names.iter());
+        let nodes = both.cut(max_nodes, &ranks, other).flat(&ranks);
+        Self { names, nodes }
     }
 }
 

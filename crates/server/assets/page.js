@@ -56,18 +56,6 @@ let status = null;
 const splitOfBar = new WeakMap();
 const narrow = matchMedia("(max-width: 640px)"); // as in the style: the list of requests then has three columns
 
-const find = (id) => document.getElementById(id);
-
-function el(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name === "onclick") element.addEventListener("click", value);
-    else if (value !== undefined && value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
-}
-
 // ---- drawing ----
 
 function draw() {

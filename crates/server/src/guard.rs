@@ -29,7 +29,7 @@ pub(crate) async fn guard(
         Some(refusal) => refusal.into_response(),
         None => next.run(request).await,
     };
-    protect(response.headers_mut());
+    protect(response.headers_mut(), page::content_security_policy(), Framing::Nobody);
     response
 }
 
@@ -113,25 +113,35 @@ fn is_loopback_name(authority: &Authority) -> bool {
         || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn protect(headers: &mut HeaderMap) {
+/// Who may show a reply inside of a page.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Framing {
+    Nobody,
+    /// Pages of this server.
+    Ours,
+}
+
+/// Adds the protective fields to a reply whose document has this policy.
+pub(crate) fn protect(headers: &mut HeaderMap, policy: &str, framing: Framing) {
+    let (frame_options, ancestors) = match framing {
+        Framing::Nobody => ("DENY", "'none'"),
+        Framing::Ours => ("SAMEORIGIN", "'self'"),
+    };
+    // Only a field can say who may frame a document.
+    let policy = HeaderValue::from_str(&format!("{policy}; frame-ancestors {ancestors}"));
+    let policy = policy.unwrap_or(HeaderValue::from_static("default-src 'none'"));
     let fields: [(HeaderName, HeaderValue); 6] = [
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-        (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+        (header::X_FRAME_OPTIONS, HeaderValue::from_static(frame_options)),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         (
             HeaderName::from_static("cross-origin-resource-policy"),
             HeaderValue::from_static("same-origin"),
         ),
-        (header::CONTENT_SECURITY_POLICY, policy()),
+        (header::CONTENT_SECURITY_POLICY, policy),
     ];
     headers.extend(fields);
-}
-
-/// The page's policy and, as only a field can say it, that nobody may frame the page.
-fn policy() -> HeaderValue {
-    let policy = format!("{}; frame-ancestors 'none'", page::content_security_policy());
-    HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 }
 
 #[cfg(test)]
@@ -207,7 +217,10 @@ mod tests {
 
     #[test]
     fn the_policy_is_a_legal_field() {
-        assert!(policy().to_str().expect("text").contains("frame-ancestors 'none'"));
-        assert!(policy().to_str().expect("text").contains("script-src 'sha256-"));
+        let mut headers = HeaderMap::new();
+        protect(&mut headers, page::content_security_policy(), Framing::Nobody);
+        let policy = headers[header::CONTENT_SECURITY_POLICY].to_str().expect("text");
+        assert!(policy.contains("frame-ancestors 'none'"));
+        assert!(policy.contains("script-src 'sha256-"));
     }
 }

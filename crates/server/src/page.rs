@@ -10,8 +10,9 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 const MARKUP: &str = include_str!("../assets/page.html");
-const STYLE: &str = include_str!("../assets/page.css");
+pub(crate) const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = concat!(
+    include_str!("../assets/dom.js"),
     include_str!("../assets/figures.js"),
     include_str!("../assets/charts.js"),
     include_str!("../assets/live.js"),
@@ -50,7 +51,7 @@ pub fn content_security_policy() -> &'static str {
 }
 
 /// A digest as `script-src` and `style-src` take it: over the exact text between the tags.
-fn source_digest(text: &str) -> String {
+pub(crate) fn source_digest(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
 }
 

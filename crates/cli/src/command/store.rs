@@ -35,7 +35,7 @@ Examples:
   throughline agent --send http://127.0.0.1:4040
   throughline store --data s3://profiles/blocks --keep-for 720h
 
-Clients of OpenTelemetry (OTLP over HTTP and gRPC) and of Pyroscope (push.v1, /ingest) push to it, and its querier answers as Pyroscope's does. See docs/store.md.";
+Clients of OpenTelemetry (OTLP over HTTP and gRPC) and of Pyroscope (push.v1, /ingest) push to it, and its querier answers as Pyroscope's does; a browser shows its page. See docs/store.md.";
 
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]

@@ -33,6 +33,7 @@ mod sealed;
 #[cfg(feature = "sql")]
 mod sql;
 mod store;
+mod store_page;
 mod thumbnailer;
 mod tls;
 mod up;

@@ -12,13 +12,13 @@ use crate::process::{Running, THROUGHLINE};
 use crate::profile::can_sample;
 use crate::read::{stderr, stdout};
 
-struct Store {
+pub(crate) struct Store {
     running: Running,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Store {
-    fn start(data: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start(data: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(THROUGHLINE);
         command.args(["store", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
         let log = data.with_extension("log");
@@ -28,7 +28,7 @@ impl Store {
     }
 
     /// The status and the body of an answer to what is posted.
-    fn post(&self, path: &str, fields: &[&str], body: &[u8]) -> (u16, String) {
+    pub(crate) fn post(&self, path: &str, fields: &[&str], body: &[u8]) -> (u16, String) {
         let host = self.url.strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(host).unwrap();
         let mut head = format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
@@ -43,7 +43,7 @@ impl Store {
         (status.parse().unwrap(), body.to_owned())
     }
 
-    fn ask(&self, method: &str, question: &Value) -> Value {
+    pub(crate) fn ask(&self, method: &str, question: &Value) -> Value {
         let path = format!("/querier.v1.QuerierService/{method}");
         let field = "Content-Type: application/json";
         let (status, body) = self.post(&path, &[field], question.to_string().as_bytes());
@@ -52,7 +52,7 @@ impl Store {
     }
 
     /// Folded stacks of a service.
-    fn push(&self, service: &str, fields: &[&str], stacks: &str) -> (u16, String) {
+    pub(crate) fn push(&self, service: &str, fields: &[&str], stacks: &str) -> (u16, String) {
         let path = format!("/ingest?name={service}.cpu%7Bpod%3Da%7D&from={}&until=now", now_ms());
         self.post(&path, fields, stacks.as_bytes())
     }
@@ -65,7 +65,7 @@ impl Store {
 }
 
 #[expect(clippy::disallowed_methods, reason = "what is pushed is from now")]
-fn now_ms() -> u128 {
+pub(crate) fn now_ms() -> u128 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     now.as_millis()
 }

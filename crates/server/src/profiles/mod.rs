@@ -8,6 +8,8 @@
 //! | `POST /ingest` | takes a profile in one of many formats |
 //! | `POST /querier.v1.QuerierService/METHOD` | an answer ([`querier`], [`call`]) |
 //! | `GET /pyroscope/render`, `/pyroscope/render-diff` | flame graphs as JSON ([`render`]) |
+//! | `GET /` | the page, which asks the querier and shows what it says |
+//! | `GET /flame.svg` | a flame graph or a difference ([`svg`]) as a document that zooms and searches by itself |
 //! | `GET /ready` | `ready` while the store runs |
 //!
 //! What is called ([`call`]) comes by Connect, gRPC or gRPC-Web, as protobuf or JSON. A profile is acknowledged when it is on the disk.
@@ -16,8 +18,10 @@
 mod body;
 mod call;
 mod doors;
+mod page;
 mod querier;
 mod render;
+mod svg;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -231,6 +235,8 @@ fn router(profiles: &Profiles, local: SocketAddr) -> Router {
         .route("/querier.v1.QuerierService/{method}", post(querier::answer))
         .route("/pyroscope/render", get(render::render))
         .route("/pyroscope/render-diff", get(render::render_diff))
+        .route("/", get(page::page))
+        .route("/flame.svg", get(svg::answer))
         .route("/ready", get(|| async { "ready\n" }))
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such path\n") })
         .with_state(profiles.clone())

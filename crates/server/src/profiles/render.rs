@@ -161,7 +161,7 @@ async fn answer<Q: Send + 'static>(
     }
 }
 
-fn rules(inner: &Inner) -> Rules {
+pub(super) fn rules(inner: &Inner) -> Rules {
     Rules { limits: flame::Limits::default(), now_ms: millis((inner.clock)()) }
 }
 

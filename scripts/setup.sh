@@ -176,6 +176,32 @@ setup_otlp() {
 	export THROUGHLINE_OTLP_PYTHON
 }
 
+# Pyroscope's clients for Python and Node, from PyPI and npm, which push to the profile store; the same holds. npm is not installed for it.
+setup_pyroscope() {
+	local peer log
+	peer=$(target_dir)/pyroscope-peers
+	log=$(mktemp -t throughline-pyroscope.XXXXXX)
+	if [ -z "${THROUGHLINE_PYROSCOPE_PYTHON:-}" ]; then
+		if "$peer/bin/python" -c 'import pyroscope' 2>/dev/null || { python3 -m venv "$peer" && "$peer/bin/pip" install --disable-pip-version-check --no-deps \
+			--require-hashes --requirement scripts/pyroscope/python.txt; } >>"$log" 2>&1; then
+			THROUGHLINE_PYROSCOPE_PYTHON=$(cd "$peer/bin" && pwd)/python
+			export THROUGHLINE_PYROSCOPE_PYTHON
+		else
+			say "Pyroscope: no client for Python, so its test is skipped ($log)"
+		fi
+	fi
+	if [ -z "${THROUGHLINE_PYROSCOPE_NODE:-}" ] && command -v node >/dev/null && command -v npm >/dev/null; then
+		if [ -e "$peer/node_modules/@pyroscope/nodejs" ] || { mkdir -p "$peer" &&
+			cp scripts/pyroscope/package.json scripts/pyroscope/package-lock.json "$peer" &&
+			npm ci --prefix "$peer" --ignore-scripts --no-audit --no-fund; } >>"$log" 2>&1; then
+			THROUGHLINE_PYROSCOPE_NODE=$(cd "$peer/node_modules" && pwd)
+			export THROUGHLINE_PYROSCOPE_NODE
+		else
+			say "Pyroscope: no client for Node, so its test is skipped ($log)"
+		fi
+	fi
+}
+
 setup_example() {
 	say "example: building the thumbnail server"
 	make --silent -C examples/thumbnailer >&2 || die "examples/thumbnailer does not build"

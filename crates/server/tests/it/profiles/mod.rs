@@ -2,5 +2,6 @@
 
 mod bad_input;
 mod calls;
+mod clients;
 mod questions;
 mod store;

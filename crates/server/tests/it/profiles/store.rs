@@ -1,6 +1,6 @@
 //! A store on a free port, and requests to it by either version of HTTP.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -41,6 +41,7 @@ pub(crate) struct Store {
     ends: Option<(oneshot::Sender<()>, mpsc::Sender<()>)>,
     threads: Vec<JoinHandle<()>>,
     is_held: Arc<AtomicBool>,
+    clock: fn() -> Timestamp,
     _folder: TempDir,
 }
 
@@ -73,16 +74,30 @@ impl Store {
         Self::start_with(limits, false, |_from, _to| true)
     }
 
+    /// For clients that do not say another time than that of the machine.
+    pub(crate) fn start_now(limits: Limits) -> Self {
+        Self::start_at(limits, false, |_from, _to| true, now)
+    }
+
     pub(crate) fn start_with(
         limits: Limits,
         are_tenants_told: bool,
-        admits: fn(std::net::IpAddr, std::net::IpAddr) -> bool,
+        admits: fn(IpAddr, IpAddr) -> bool,
+    ) -> Self {
+        Self::start_at(limits, are_tenants_told, admits, || NOW)
+    }
+
+    fn start_at(
+        limits: Limits,
+        are_tenants_told: bool,
+        admits: fn(IpAddr, IpAddr) -> bool,
+        clock: fn() -> Timestamp,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let io = Io::start().unwrap();
         let place = folder.path().to_str().unwrap();
-        let lake = Arc::new(Lake::open(place, &io, Settings::default(), NOW).unwrap());
-        let profiles = Profiles::new(Arc::clone(&lake), limits, are_tenants_told, || NOW);
+        let lake = Arc::new(Lake::open(place, &io, Settings::default(), clock()).unwrap());
+        let profiles = Profiles::new(Arc::clone(&lake), limits, are_tenants_told, clock);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -102,14 +117,14 @@ impl Store {
         let flushing = thread::spawn(move || {
             while ends.recv_timeout(Duration::from_millis(5)) == Err(RecvTimeoutError::Timeout) {
                 if !holds.load(Ordering::SeqCst) {
-                    lake.flush(NOW);
+                    lake.flush(clock());
                 }
             }
             drop(io);
         });
         let threads = vec![serving, flushing];
         let ends = Some((stop, end));
-        Self { address, runtime, ends, threads, is_held, _folder: folder }
+        Self { address, runtime, ends, threads, is_held, clock, _folder: folder }
     }
 
     /// From here on nothing is written, and so no push answered.
@@ -165,9 +180,14 @@ impl Store {
 
     /// Nanoseconds on CPUs of a service, and the functions that they are of.
     pub(crate) fn graph(&self, service: &str) -> (i64, Vec<String>) {
-        let body = question(service).encode_to_vec();
-        let reply =
-            self.post(Version::HTTP_11, STACKS, &[("content-type", "application/proto")], body);
+        self.graph_of(service, TYPE)
+    }
+
+    /// The same of any type, asked for by Connect.
+    pub(crate) fn graph_of(&self, service: &str, profile_type: &str) -> (i64, Vec<String>) {
+        let asked = question_at(service, profile_type, (self.clock)()).encode_to_vec();
+        let fields = [("content-type", "application/proto")];
+        let reply = self.post(Version::HTTP_11, STACKS, &fields, asked);
         assert_eq!(reply.status, 200, "{}", reply.text());
         let answer = wire::pyroscope::SelectMergeStacktracesResponse::decode(reply.body).unwrap();
         answer.flamegraph.map(|graph| (graph.total, graph.names)).unwrap_or_default()
@@ -185,14 +205,24 @@ impl Drop for Store {
 
 /// All of a service.
 pub(crate) fn question(service: &str) -> SelectMergeStacktracesRequest {
-    let now_ms = NOW.nanos() / 1_000_000;
+    question_at(service, TYPE, NOW)
+}
+
+fn question_at(service: &str, profile_type: &str, at: Timestamp) -> SelectMergeStacktracesRequest {
+    let now_ms = at.nanos() / 1_000_000;
     SelectMergeStacktracesRequest {
-        profile_type_id: TYPE.to_owned(),
+        profile_type_id: profile_type.to_owned(),
         label_selector: format!("{{service_name=\"{service}\"}}"),
         start: now_ms - 3_600_000,
         end: now_ms + 60_000,
         ..SelectMergeStacktracesRequest::default()
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what clients push is from now")]
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    Timestamp::from_nanos(i64::try_from(since.as_nanos()).unwrap())
 }
 
 /// A profile in pprof: `main` called each of these functions for so many nanoseconds.

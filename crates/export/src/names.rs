@@ -3,7 +3,8 @@
 //! | metric | what it is |
 //! |---|---|
 //! | `PREFIX_TYPE` | of all samples of a profile type: the sum of each cell |
-//! | `PREFIX_functions_TYPE{function="…"}` | of the samples in a function |
+//! | `PREFIX_functions_TYPE{function="…"}` | of the samples in a function, and in what it calls |
+//! | `PREFIX_functions_self_TYPE{function="…"}` | of the samples in a function itself |
 //! | `…_total` | the same as a counter: added up since its start time |
 //!
 //! The prefix and the form of the names are those of Pyroscope's proof of concept (grafana/pyroscope, pull request 3718).
@@ -51,9 +52,19 @@ pub enum Metric {
     Function,
     /// Of the samples in one function: a counter.
     FunctionTotal,
+    /// Of the samples in one function itself, not in what it calls: what each cell adds.
+    FunctionSelf,
+    /// Of the samples in one function itself: a counter.
+    FunctionSelfTotal,
 }
 
 impl Prefix {
+    /// As it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// The name of a metric of a profile type such as `process_cpu:cpu:nanoseconds:cpu:nanoseconds`.
     #[must_use]
     pub fn metric(&self, metric: Metric, profile_type: &str) -> String {
@@ -62,6 +73,8 @@ impl Prefix {
             Metric::ProfileTotal => ("", "_total"),
             Metric::Function => ("_functions", ""),
             Metric::FunctionTotal => ("_functions", "_total"),
+            Metric::FunctionSelf => ("_functions_self", ""),
+            Metric::FunctionSelfTotal => ("_functions_self", "_total"),
         };
         format!("{}{middle}_{}{end}", self.0, type_part(profile_type))
     }
@@ -159,6 +172,9 @@ mod tests {
         ] {
             assert_eq!(prefix.metric(metric, cpu), name);
         }
+        let own = prefix.metric(Metric::FunctionSelf, "a:b:c:d:e");
+        assert_eq!(own, "pyroscope_exported_metrics_functions_self_a_b_c_d_e");
+        assert_eq!(prefix.metric(Metric::FunctionSelfTotal, "a:b:c:d:e"), format!("{own}_total"));
         let short: Prefix = "team:p".parse().unwrap();
         let tlab = "memory:alloc_in_new_tlab_bytes:bytes::";
         let name = short.metric(Metric::Profile, tlab);

@@ -6,6 +6,8 @@
 use hashbrown::HashSet;
 use regex_lite::{Regex, RegexBuilder};
 
+use crate::selector::Fault;
+
 /// Bytes that a compiled regular expression may take: some 4,000 steps for each letter of a value. A list of texts has no other
 /// bound than the selector's.
 const MAX_REGEX_BYTES: usize = 128 << 10;
@@ -24,11 +26,15 @@ enum Engine {
 }
 
 impl Pattern {
-    /// The pattern of a text, or why it is none.
-    pub(crate) fn new(text: &str) -> Result<Self, regex_lite::Error> {
+    /// The pattern of a text.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::Regex`] for text that is no regular expression, or one that is too large.
+    pub fn new(text: &str) -> Result<Self, Fault> {
         let engine = match alternatives(text) {
             Some(texts) => Engine::OneOf(texts),
-            None => Engine::Regex(regex(text)?),
+            None => Engine::Regex(regex(text).map_err(|error| Fault::Regex(error.to_string()))?),
         };
         Ok(Self { text: text.to_owned(), engine })
     }

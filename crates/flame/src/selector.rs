@@ -250,10 +250,7 @@ impl<'a> Input<'a> {
         self.rest();
         let at = self.at;
         let value = self.quoted()?;
-        let regex = |value: &str| {
-            let fault = |error: regex_lite::Error| Fault::Regex(error.to_string());
-            Pattern::new(value).map_err(|error| SelectorError { at, what: fault(error) })
-        };
+        let regex = |value: &str| Pattern::new(value).map_err(|what| SelectorError { at, what });
         let test = match sign {
             "=~" => Test::Match(regex(&value)?),
             "!~" => Test::NoMatch(regex(&value)?),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// The label that is a series' metric name.
 pub const NAME: &str = "__name__";
 
@@ -15,7 +17,8 @@ pub const MAX_LABELS_LEN: usize = 64 << 10;
 ///
 /// Receivers answer "taken" to other names and drop the series (Prometheus 2.53, names with dots; 3.5, series without name), so that
 /// they are refused before. Cheap to clone.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<(String, String)>", into = "Vec<(String, String)>")]
 pub struct Labels(Arc<[(Box<str>, Box<str>)]>);
 
 /// Why labels cannot be sent.
@@ -107,6 +110,20 @@ impl Labels {
     }
 }
 
+impl TryFrom<Vec<(String, String)>> for Labels {
+    type Error = LabelsError;
+
+    fn try_from(pairs: Vec<(String, String)>) -> Result<Self, LabelsError> {
+        Self::new(pairs)
+    }
+}
+
+impl From<Labels> for Vec<(String, String)> {
+    fn from(labels: Labels) -> Self {
+        labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+}
+
 /// As Prometheus shows a series: `name{label="value",…}`.
 impl std::fmt::Display for Labels {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -153,6 +170,10 @@ mod tests {
         assert_eq!(labels.get("z"), Some("1"));
         assert_eq!(labels.get("b"), None);
         assert_eq!(labels.to_string(), r#"m{B="\"2\"",z="1"}"#);
+        let json = serde_json::to_string(&labels).unwrap();
+        assert_eq!(json, r#"[["B","\"2\""],["__name__","m"],["z","1"]]"#);
+        assert_eq!(serde_json::from_str::<Labels>(&json).unwrap(), labels);
+        assert!(serde_json::from_str::<Labels>(r#"[["a","x"]]"#).is_err());
     }
 
     #[test]

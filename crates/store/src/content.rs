@@ -1,9 +1,9 @@
-//! Digests of what samples refer to: equal content has equal digests wherever it was sent from.
+//! Digests of content: what is equal has equal digests wherever it was sent from.
 
 use std::fmt;
 use std::str::FromStr;
 
-use model::samples::{Batch, Frame, Series, StackId};
+use model::samples::Series;
 use sha2::{Digest as _, Sha256};
 
 /// The first 16 bytes of SHA-256 over content.
@@ -64,76 +64,11 @@ pub fn of_series(series: &Series) -> Digest {
     Digest::finish(hash)
 }
 
-/// Digests of a batch's stacks. Each frame and each stack is looked at once.
-#[derive(Debug, Clone, Default)]
-pub struct Stacks {
-    frames: Vec<Option<Digest>>,
-    stacks: Vec<Option<Digest>>,
-}
-
-impl Stacks {
-    /// For the frames and stacks that a batch has.
-    #[must_use]
-    pub fn of(batch: &Batch) -> Self {
-        Self { frames: vec![None; batch.frame_count()], stacks: vec![None; batch.stack_count()] }
-    }
-
-    /// Of all frames of a stack.
-    pub fn digest(&mut self, batch: &Batch, stack: StackId) -> Digest {
-        if let Some(Some(known)) = self.stacks.get(stack.index()) {
-            return *known;
-        }
-        let mut hash = Sha256::new();
-        for id in batch.frames_of(stack) {
-            let known = self.frames.get(id.index()).copied().flatten();
-            let digest = known.unwrap_or_else(|| of_frame(batch, &batch.frame_of(id)));
-            if let Some(place) = self.frames.get_mut(id.index()) {
-                *place = Some(digest);
-            }
-            hash.update(digest.0);
-        }
-        let digest = Digest::finish(hash);
-        if let Some(place) = self.stacks.get_mut(stack.index()) {
-            *place = Some(digest);
-        }
-        digest
-    }
-}
-
-fn of_frame(batch: &Batch, frame: &Frame) -> Digest {
-    let mut hash = Sha256::new();
-    let Frame { function, system_name, file, kind, mapping, build_id, .. } = *frame;
-    for id in [function, system_name, file, kind, mapping, build_id] {
-        text(&mut hash, batch.text_of(id));
-    }
-    hash.update(frame.line.to_le_bytes());
-    hash.update(frame.start_line.to_le_bytes());
-    hash.update([u8::from(frame.is_inlined)]);
-    hash.update(frame.address.to_le_bytes());
-    Digest::finish(hash)
-}
-
 #[cfg(test)]
 mod tests {
     use model::samples::Labels;
 
     use super::*;
-
-    #[test]
-    fn equal_content_has_equal_digests_in_any_batch() {
-        let digest = |others: &[&str], line| {
-            let mut batch = Batch::new();
-            others.iter().for_each(|other| {
-                batch.text(other);
-            });
-            let function = batch.text("main");
-            let main = batch.frame(Frame { function, line, ..Frame::default() });
-            let stack = batch.stack(&[main, main]);
-            Stacks::of(&batch).digest(&batch, stack)
-        };
-        assert_eq!(digest(&[], 1), digest(&["a", "b"], 1));
-        assert_ne!(digest(&[], 1), digest(&[], 2));
-    }
 
     #[test]
     fn texts_that_are_split_otherwise_are_other_content() {

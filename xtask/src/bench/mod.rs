@@ -14,6 +14,7 @@ mod read;
 mod relay;
 mod repeat;
 mod stitch;
+mod store;
 mod table;
 mod two_sessions;
 mod ust_loss;
@@ -43,6 +44,8 @@ pub(crate) enum Bench {
     Relay(relay::Args),
     /// What analysing recordings costs, in time, memory and bytes, beside babeltrace2
     Stitch(stitch::Args),
+    /// What the store of profiles costs: pushes, merges, bytes of a sample by column, questions
+    Store(store::Args),
     /// What two saturating sessions get done against one, with our relay and with `lttng-relayd`
     TwoSessions(two_sessions::Args),
     /// Events that a saturating user-space producer loses while it streams to our relay and to `lttng-relayd`
@@ -62,6 +65,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Read(args) => read::run(args),
         Bench::Relay(args) => relay::run(args),
         Bench::Stitch(args) => stitch::run(args),
+        Bench::Store(args) => store::run(args),
         Bench::TwoSessions(args) => two_sessions::run(args),
         Bench::UstLoss(args) => ust_loss::run(args),
         Bench::Viewers(args) => viewers::run(args),

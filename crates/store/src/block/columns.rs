@@ -1,6 +1,6 @@
 //! Rows of a block as the columns of a row group.
 
-use std::collections::HashSet;
+use std::iter::repeat_n;
 use std::sync::Arc;
 
 use arrow_array::builder::FixedSizeBinaryBuilder;
@@ -9,58 +9,73 @@ use arrow_array::{
     StringArray, StructArray, TimestampNanosecondArray, UInt32Array, UInt64Array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
-use arrow_schema::ArrowError;
-use model::samples::{Batch, Frame, FrameId, Sample, TextId};
+use arrow_schema::{ArrowError, DataType, FieldRef};
+use model::samples::{Batch, Frame, Series, TextId};
 
+use super::order::{Ordered, Row};
 use super::schema::{self, ID_BYTES, schema};
-use super::write::Row;
-use crate::content::Digest;
+use super::tables::{Run, Tables};
+use crate::content::{self, Digest};
 use crate::error::Error;
 
-pub(super) struct Columns;
-
-impl Columns {
-    /// A row group of these rows, whose samples are ranges of all.
-    pub(super) fn of(
-        batch: &Batch,
-        samples: &[Sample],
-        rows: &[Row<'_>],
-    ) -> Result<RecordBatch, Error> {
-        let of_row = |row: &Row<'_>| samples.get(row.samples.clone()).unwrap_or_default();
-        let time = |at: fn(&[Sample]) -> Option<&Sample>| -> ArrayRef {
-            let times =
-                rows.iter().map(|row| at(of_row(row)).map_or(0, |sample| sample.at.nanos()));
-            Arc::new(TimestampNanosecondArray::from_iter_values(times))
-        };
-        let types = rows.iter().map(|row| Some(row.series.profile_type.to_string()));
-        let services = rows.iter().map(|row| Some(crate::service(row.series).unwrap_or_default()));
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(types.collect::<StringArray>()),
-            Arc::new(services.collect::<StringArray>()),
-            Arc::new(labels(rows)?),
-            Arc::new(digests(rows.iter().map(|row| row.series_digest))?),
-            Arc::new(digests(rows.iter().map(|row| row.stack_digest))?),
-            Arc::new(frames(batch, rows)?),
-            time(|samples| samples.first()),
-            time(|samples| samples.last()),
-            Arc::new(rows.iter().map(|row| row.total).collect::<Int64Array>()),
-            Arc::new(sample_lists(rows.iter().map(of_row))?),
-        ];
-        Ok(RecordBatch::try_new(schema(), columns)?)
-    }
+/// A row group of these rows, with its tables.
+pub(super) fn columns(
+    batch: &Batch,
+    ordered: &Ordered<'_>,
+    tables: &Tables,
+    rows: &[Row],
+) -> Result<RecordBatch, Error> {
+    let series = |run: &Run| batch.series_of(run.series);
+    let series_digests: Vec<Digest> =
+        tables.runs.iter().map(|run| content::of_series(series(run))).collect();
+    let part = part(tables, rows, &series_digests);
+    let each_series = || tables.runs.iter().flat_map(|run| repeat_n(series(run), run.rows.len()));
+    let each_digest = tables.runs.iter().zip(&series_digests);
+    let each_digest = each_digest.flat_map(|(run, digest)| repeat_n(*digest, run.rows.len()));
+    let time = |at_ns: fn(&Run) -> i64| -> ArrayRef {
+        let times = tables.runs.iter().flat_map(|run| repeat_n(at_ns(run), run.rows.len()));
+        Arc::new(TimestampNanosecondArray::from_iter_values(times))
+    };
+    let types = each_series().map(|series| Some(series.profile_type.to_string()));
+    let services = each_series().map(|series| Some(crate::service(series).unwrap_or_default()));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(types.collect::<StringArray>()),
+        Arc::new(services.collect::<StringArray>()),
+        Arc::new(labels(&each_series().collect::<Vec<_>>())?),
+        Arc::new(digests(rows.len(), each_digest)?),
+        Arc::new(digests(rows.len(), repeat_n(part, rows.len()))?),
+        Arc::new(rows.iter().map(|row| tables.stack_place(row.stack)).collect::<UInt32Array>()),
+        time(|run| run.begin_ns),
+        time(|run| run.end_ns),
+        Arc::new(rows.iter().map(|row| row.total).collect::<Int64Array>()),
+        Arc::new(samples(ordered, tables, rows)?),
+        Arc::new(profiles(tables)?),
+        Arc::new(stacks(batch, tables, rows.len())?),
+        Arc::new(locations(batch, tables, rows.len())?),
+    ];
+    Ok(RecordBatch::try_new(schema(), columns)?)
 }
 
-fn digests(all: impl ExactSizeIterator<Item = Digest>) -> Result<FixedSizeBinaryArray, ArrowError> {
-    let mut builder = FixedSizeBinaryBuilder::with_capacity(all.len(), ID_BYTES);
-    for digest in all {
-        builder.append_value(digest.0)?;
+/// What no other row group has: a digest of most of what this one has.
+fn part(tables: &Tables, rows: &[Row], series: &[Digest]) -> Digest {
+    let mut said: Vec<u8> = Vec::new();
+    for (run, digest) in tables.runs.iter().zip(series) {
+        said.extend(digest.0);
+        for (id, at_ns) in &run.profiles {
+            said.extend(id.to_le_bytes());
+            said.extend(at_ns.to_le_bytes());
+        }
     }
-    Ok(builder.finish())
+    for row in rows {
+        said.extend(tables.stack_place(row.stack).to_le_bytes());
+        said.extend(row.total.to_le_bytes());
+    }
+    Digest::of(&said)
 }
 
 /// Ids as 16 bytes, the highest first; 0 is none.
-fn ids(all: impl ExactSizeIterator<Item = u128>) -> Result<FixedSizeBinaryArray, ArrowError> {
-    let mut builder = FixedSizeBinaryBuilder::with_capacity(all.len(), ID_BYTES);
+fn ids(count: usize, all: impl Iterator<Item = u128>) -> Result<FixedSizeBinaryArray, ArrowError> {
+    let mut builder = FixedSizeBinaryBuilder::with_capacity(count, ID_BYTES);
     for id in all {
         match id {
             0 => builder.append_null(),
@@ -70,30 +85,91 @@ fn ids(all: impl ExactSizeIterator<Item = u128>) -> Result<FixedSizeBinaryArray,
     Ok(builder.finish())
 }
 
-fn labels(rows: &[Row<'_>]) -> Result<MapArray, ArrowError> {
-    let offsets = OffsetBuffer::from_lengths(rows.iter().map(|row| row.series.labels.len()));
-    let pairs: Vec<(&str, &str)> = rows.iter().flat_map(|row| row.series.labels.iter()).collect();
+fn digests(
+    count: usize,
+    all: impl Iterator<Item = Digest>,
+) -> Result<FixedSizeBinaryArray, ArrowError> {
+    let mut builder = FixedSizeBinaryBuilder::with_capacity(count, ID_BYTES);
+    for digest in all {
+        builder.append_value(digest.0)?;
+    }
+    Ok(builder.finish())
+}
+
+fn labels(series: &[&Series]) -> Result<MapArray, ArrowError> {
+    let offsets = OffsetBuffer::from_lengths(series.iter().map(|series| series.labels.len()));
+    let pairs: Vec<(&str, &str)> = series.iter().flat_map(|series| series.labels.iter()).collect();
     let keys: ArrayRef = Arc::new(StringArray::from_iter_values(pairs.iter().map(|(key, _)| *key)));
     let values: ArrayRef =
         Arc::new(StringArray::from_iter_values(pairs.iter().map(|(_, value)| *value)));
     let field = schema::item(schema::LABELS);
     let entries = StructArray::try_new(schema::fields(&field), vec![keys, values], None)?;
-    MapArray::try_new(field, offsets, entries, None, true)
+    MapArray::try_new(field, offsets, entries, None, false)
 }
 
-/// The frames of each stack in its first row.
-fn frames(batch: &Batch, rows: &[Row<'_>]) -> Result<ListArray, ArrowError> {
-    let mut seen = HashSet::new();
-    let is_first: Vec<bool> = rows.iter().map(|row| seen.insert(row.stack_digest)).collect();
-    let mut all: Vec<Frame> = Vec::new();
-    let mut lengths = Vec::with_capacity(rows.len());
-    for (row, is_first) in rows.iter().zip(&is_first) {
-        let before = all.len();
-        if *is_first {
-            all.extend(batch.frames_of(row.stack).map(|id: FrameId| batch.frame_of(id)));
+fn samples(ordered: &Ordered<'_>, tables: &Tables, rows: &[Row]) -> Result<ListArray, ArrowError> {
+    let of_row = |row: &Row| ordered.samples(row.samples.clone());
+    let offsets = OffsetBuffer::from_lengths(rows.iter().map(|row| row.samples.len()));
+    let all = || rows.iter().flat_map(of_row);
+    let (mut profiles, mut after) = (Vec::new(), Vec::new());
+    for run in &tables.runs {
+        for sample in rows.get(run.rows.clone()).unwrap_or_default().iter().flat_map(of_row) {
+            let (place, after_ns) = run.place(sample);
+            profiles.push(place);
+            after.push(after_ns);
         }
-        lengths.push(all.len() - before);
     }
+    let values = rows.iter().flat_map(|row| {
+        of_row(row).map(|sample| Some(sample.value).filter(|_| row.samples.len() > 1))
+    });
+    let spans = all().map(|sample| Some(sample.span_id).filter(|id| *id != 0));
+    let traces = ids(profiles.len(), all().map(|sample| sample.trace_id))?;
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(UInt32Array::from(profiles)),
+        Arc::new(Int64Array::from(after)),
+        Arc::new(values.collect::<Int64Array>()),
+        Arc::new(spans.collect::<UInt64Array>()),
+        Arc::new(traces),
+    ];
+    let field = schema::item(schema::SAMPLES);
+    let values = StructArray::try_new(schema::fields(&field), columns, None)?;
+    ListArray::try_new(field, offsets, Arc::new(values), None)
+}
+
+/// The profiles of each series in its first row.
+fn profiles(tables: &Tables) -> Result<ListArray, ArrowError> {
+    let all = || tables.runs.iter().flat_map(|run| &run.profiles);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(ids(all().count(), all().map(|(id, _)| *id))?),
+        Arc::new(TimestampNanosecondArray::from_iter_values(all().map(|(_, at_ns)| *at_ns))),
+    ];
+    let field = schema::item(schema::PROFILES);
+    let values = StructArray::try_new(schema::fields(&field), columns, None)?;
+    let lists = tables.runs.iter().flat_map(|run| {
+        let is_first = (0..run.rows.len()).map(|row| row == 0);
+        is_first.map(|is_first| is_first.then_some(run.profiles.len()))
+    });
+    some_lists(field, Arc::new(values), &lists.collect::<Vec<_>>())
+}
+
+/// Lists of so many items each; `None` is null.
+fn some_lists(
+    item: FieldRef,
+    items: ArrayRef,
+    lengths: &[Option<usize>],
+) -> Result<ListArray, ArrowError> {
+    let offsets = OffsetBuffer::from_lengths(lengths.iter().map(|length| length.unwrap_or(0)));
+    let nulls = lengths.iter().map(Option::is_some).collect::<NullBuffer>();
+    ListArray::try_new(item, offsets, items, Some(nulls))
+}
+
+/// The lengths of a table that the first row has.
+fn in_first_row(length: usize, row_count: usize) -> Vec<Option<usize>> {
+    (0..row_count).map(|row| (row == 0).then_some(length)).collect()
+}
+
+fn locations(batch: &Batch, tables: &Tables, row_count: usize) -> Result<ListArray, ArrowError> {
+    let all: Vec<Frame> = tables.locations.iter().map(|id| batch.frame_of(*id)).collect();
     let text = |field: fn(&Frame) -> TextId| -> ArrayRef {
         Arc::new(StringArray::from_iter_values(all.iter().map(|frame| batch.text_of(field(frame)))))
     };
@@ -112,27 +188,21 @@ fn frames(batch: &Batch, rows: &[Row<'_>]) -> Result<ListArray, ArrowError> {
         text(|frame| frame.build_id),
         Arc::new(all.iter().map(|frame| frame.address).collect::<UInt64Array>()),
     ];
-    let field = schema::item(schema::FRAMES);
+    let field = schema::item(schema::LOCATIONS);
     let values = StructArray::try_new(schema::fields(&field), columns, None)?;
-    let nulls = NullBuffer::from(is_first);
-    ListArray::try_new(field, OffsetBuffer::from_lengths(lengths), Arc::new(values), Some(nulls))
+    some_lists(field, Arc::new(values), &in_first_row(all.len(), row_count))
 }
 
-fn sample_lists<'s>(
-    rows: impl Iterator<Item = &'s [Sample]> + Clone,
-) -> Result<ListArray, ArrowError> {
-    let offsets = OffsetBuffer::from_lengths(rows.clone().map(<[Sample]>::len));
-    let all: Vec<&Sample> = rows.flatten().collect();
-    let times = all.iter().map(|sample| sample.at.nanos());
-    let spans = all.iter().map(|sample| Some(sample.span_id).filter(|id| *id != 0));
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(TimestampNanosecondArray::from_iter_values(times)),
-        Arc::new(all.iter().map(|sample| sample.value).collect::<Int64Array>()),
-        Arc::new(ids(all.iter().map(|sample| sample.profile))?),
-        Arc::new(spans.collect::<UInt64Array>()),
-        Arc::new(ids(all.iter().map(|sample| sample.trace_id))?),
-    ];
-    let field = schema::item(schema::SAMPLES);
-    let values = StructArray::try_new(schema::fields(&field), columns, None)?;
-    ListArray::try_new(field, offsets, Arc::new(values), None)
+fn stacks(batch: &Batch, tables: &Tables, row_count: usize) -> Result<ListArray, ArrowError> {
+    let frames = || tables.stacks.iter().map(|stack| batch.frames_of(*stack));
+    let offsets = OffsetBuffer::from_lengths(frames().map(|frames| frames.len()));
+    let places = frames().flatten().map(|frame| tables.location_place(frame));
+    let places: ArrayRef = Arc::new(places.collect::<UInt32Array>());
+    let stack = schema::item(schema::STACKS);
+    let DataType::List(place) = stack.data_type() else {
+        return Err(ArrowError::SchemaError("a stack is no list".to_owned()));
+    };
+    let stacks = ListArray::try_new(Arc::clone(place), offsets, places, None)?;
+    let lengths = in_first_row(tables.stacks.len(), row_count);
+    some_lists(stack, Arc::new(stacks), &lengths)
 }

@@ -1,30 +1,35 @@
 //! The bytes of a block: one file of Apache Parquet with a row for each stack of each series.
 //!
 //! ```text
-//! type service labels series stack │ frames                              │ begin end total │ samples
-//! text text    map    16 B   16 B  │ list of function, file, line, … ;   │ ns    ns  sum   │ list of at, value,
-//!                                  │ null where a row before in the same │                 │ profile, span_id, trace_id
-//!                                  │ row group has it for this stack     │                 │
+//! type service labels series part │ stack    │ begin end total │ samples             │ locations stacks profiles
+//! text text    map    16 B   16 B │ place in │ ns    ns  sum   │ list of at, value,  │ tables of the row group:
+//!                                 │ stacks   │                 │ place in profiles,  │ in its first row, null in others
+//!                                 │          │                 │ span_id, trace_id   │
 //! ```
 //!
-//! Rows are sorted by type, service, labels and stack, the samples of a row by time and the rest. `series` and `stack` are digests of what
-//! they stand for ([`crate::content`]), so that two blocks merge by comparing them. `begin` and `end` are the first and the last
-//! time of a row, `total` the sum of its values: a question for the whole of a row reads none of its samples. A sum that would
-//! pass the range of a number begins another row. Equal batches, in whatever order they were filled, become equal bytes.
+//! Rows are sorted by service, type, labels and stack, the samples of a row by time and the rest. What rows refer to stands once in the row
+//! group: the frames that stacks consist of, the stacks, and the profiles with their times. `begin` and `end` are
+//! the first and the last time of the row's series in the row group, `total` the sum of the row's values: a question for the whole of that time reads no
+//! samples. A sum that would pass the range of a number begins another row. Equal batches, in whatever order they were filled, become equal
+//! bytes.
 //!
-//! A row group can be read with nothing but itself. It ends where the type or the service changes, unless it is small.
+//! A row group can be read with nothing but itself. It ends where the service changes, unless it is small. Of one that is read, what is
+//! decoded are its tables, which series its rows are of, and the rows that are asked for.
 
 mod columns;
+mod group;
+mod order;
 mod read;
 mod schema;
+mod tables;
 mod write;
 
 pub use read::{Detail, Selection, header, read_into, series_into};
 pub use schema::schema;
 pub use write::{encode, encode_as};
 
-/// The newest layout that is known, told in the file's own metadata.
-pub const FORMAT: u32 = 1;
+/// The layout, told in the file's own metadata.
+pub const FORMAT: u32 = 2;
 /// Key of the file's metadata where [`Header`] stands, as JSON.
 pub const HEADER_KEY: &str = "throughline.samples";
 

@@ -13,15 +13,20 @@ pub(super) const TYPE: &str = "type";
 pub(super) const SERVICE: &str = "service";
 pub(super) const LABELS: &str = "labels";
 pub(super) const SERIES: &str = "series";
+pub(super) const PART: &str = "part";
 pub(super) const STACK: &str = "stack";
-pub(super) const FRAMES: &str = "frames";
 pub(super) const BEGIN: &str = "begin";
 pub(super) const END: &str = "end";
 pub(super) const TOTAL: &str = "total";
 pub(super) const SAMPLES: &str = "samples";
+pub(super) const LOCATIONS: &str = "locations";
+pub(super) const STACKS: &str = "stacks";
+pub(super) const PROFILES: &str = "profiles";
 
 /// Nanoseconds since the epoch.
 const TIME: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
+/// The place of an item in a table, from 1.
+const PLACE: DataType = DataType::UInt32;
 
 /// All columns of a block, in order. Each field, those inside of lists, maps and structs too, has its number as metadata
 /// (`PARQUET:field_id`): a number stands for one field in all layouts, so that tables over blocks know columns by it.
@@ -33,18 +38,20 @@ pub fn schema() -> SchemaRef {
 
 /// A number is used once and never for another field.
 fn columns() -> Vec<Field> {
-    let id = || DataType::FixedSizeBinary(ID_BYTES);
     vec![
         field(1, TYPE, DataType::Utf8),
         field(2, SERVICE, DataType::Utf8),
-        field(3, LABELS, DataType::Map(entries().into(), true)),
+        field(3, LABELS, DataType::Map(entries().into(), false)),
         field(6, SERIES, id()),
-        field(7, STACK, id()),
-        field(8, FRAMES, list(9, frame())).with_nullable(true),
-        field(20, BEGIN, TIME),
-        field(21, END, TIME),
-        field(22, TOTAL, DataType::Int64),
-        field(23, SAMPLES, list(24, sample())),
+        field(7, PART, id()),
+        field(8, STACK, PLACE),
+        field(9, BEGIN, TIME),
+        field(10, END, TIME),
+        field(11, TOTAL, DataType::Int64),
+        field(12, SAMPLES, list(13, DataType::Struct(sample()))),
+        field(19, PROFILES, list(20, DataType::Struct(profile()))).with_nullable(true),
+        field(23, STACKS, list(24, list(25, PLACE))).with_nullable(true),
+        field(26, LOCATIONS, list(27, DataType::Struct(location()))).with_nullable(true),
     ]
 }
 
@@ -53,8 +60,12 @@ fn field(id: u8, name: &str, kind: DataType) -> Field {
     Field::new(name, kind, false).with_metadata(HashMap::from([id]))
 }
 
-fn list(element_id: u8, fields: Fields) -> DataType {
-    DataType::List(field(element_id, "element", DataType::Struct(fields)).into())
+const fn id() -> DataType {
+    DataType::FixedSizeBinary(ID_BYTES)
+}
+
+fn list(element_id: u8, kind: DataType) -> DataType {
+    DataType::List(field(element_id, "element", kind).into())
 }
 
 /// What a map consists of: Parquet gives it no number of its own.
@@ -63,31 +74,36 @@ fn entries() -> Field {
     Field::new("key_value", DataType::Struct(pair.into()), false)
 }
 
-/// The fields of [`model::samples::Frame`], in its order.
-fn frame() -> Fields {
+/// A sample; `value` is null where the row has no other, and so is what it has not.
+fn sample() -> Fields {
     vec![
-        field(10, "function", DataType::Utf8),
-        field(11, "system_name", DataType::Utf8),
-        field(12, "file", DataType::Utf8),
-        field(13, "line", DataType::UInt32),
-        field(14, "start_line", DataType::UInt32),
-        field(15, "inlined", DataType::Boolean),
-        field(16, "kind", DataType::Utf8),
-        field(17, "mapping", DataType::Utf8),
-        field(18, "build_id", DataType::Utf8),
-        field(19, "address", DataType::UInt64),
+        field(14, "profile", PLACE),
+        field(15, "after", DataType::Int64),
+        field(16, "value", DataType::Int64).with_nullable(true),
+        field(17, "span_id", DataType::UInt64).with_nullable(true),
+        field(18, "trace_id", id()).with_nullable(true),
     ]
     .into()
 }
 
-/// A sample; `profile`, `span_id` and `trace_id` are null where there is none.
-fn sample() -> Fields {
+/// A profile; `id` is null where samples have none.
+fn profile() -> Fields {
+    vec![field(21, "id", id()).with_nullable(true), field(22, "at", TIME)].into()
+}
+
+/// The fields of [`model::samples::Frame`], in its order.
+fn location() -> Fields {
     vec![
-        field(25, "at", TIME),
-        field(26, "value", DataType::Int64),
-        field(27, "profile", DataType::FixedSizeBinary(ID_BYTES)).with_nullable(true),
-        field(28, "span_id", DataType::UInt64).with_nullable(true),
-        field(29, "trace_id", DataType::FixedSizeBinary(ID_BYTES)).with_nullable(true),
+        field(28, "function", DataType::Utf8),
+        field(29, "system_name", DataType::Utf8),
+        field(30, "file", DataType::Utf8),
+        field(31, "line", DataType::UInt32),
+        field(32, "start_line", DataType::UInt32),
+        field(33, "inlined", DataType::Boolean),
+        field(34, "kind", DataType::Utf8),
+        field(35, "mapping", DataType::Utf8),
+        field(36, "build_id", DataType::Utf8),
+        field(37, "address", DataType::UInt64),
     ]
     .into()
 }

@@ -1,37 +1,25 @@
 //! From a batch to the bytes of a block.
 
-use std::ops::Range;
-
-use model::samples::{Batch, Sample, Series, StackId};
+use model::samples::Batch;
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
-use super::columns::Columns;
+use super::columns::columns;
+use super::order::{Ordered, Row};
 use super::schema::{self, schema};
+use super::tables::Tables;
 use super::{FORMAT, HEADER_KEY, Header};
-use crate::content::{self, Digest, Stacks};
+use crate::content::Digest;
 use crate::error::Error;
 
-/// Samples after which a row group ends where the type or the service changes: smaller ones cost more than they spare.
+/// Samples after which a row group ends where the service changes: smaller ones cost more than they spare.
 const MIN_GROUP_SAMPLES: usize = 16_384;
 /// Samples after which a row group ends in any case: some 64 MB while it is read.
 const MAX_GROUP_SAMPLES: usize = 1 << 20;
-
-/// A row: samples of one series with one stack.
-#[derive(Debug)]
-pub(super) struct Row<'b> {
-    pub(super) series: &'b Series,
-    pub(super) series_digest: Digest,
-    pub(super) stack: StackId,
-    pub(super) stack_digest: Digest,
-    /// Of all samples in order.
-    pub(super) samples: Range<usize>,
-    /// Does not pass the range of its type.
-    pub(super) total: i64,
-}
 
 /// The samples of a batch as a block; `None` when it has none.
 ///
@@ -61,12 +49,16 @@ pub fn encode_as(batch: &Batch, replaces: &[Digest]) -> Result<Option<(Header, V
         end_unix_ns: end.nanos(),
         replaces: replaces.iter().map(Digest::to_string).collect(),
     };
-    let sorted = Sorted::of(batch);
-    let rows = sorted.rows(batch);
-    let mut writer = ArrowWriter::try_new(Vec::new(), schema(), Some(properties(&header)?))?;
-    for group in groups(&rows) {
-        let columns = Columns::of(batch, &sorted.samples, group)?;
-        writer.write(&columns)?;
+    let ordered = Ordered::of(batch);
+    let rows = ordered.rows();
+    // What Arrow adds to the schema says nothing more, and is as long as the rest of a small block's footer.
+    let options = ArrowWriterOptions::new()
+        .with_properties(properties(&header)?)
+        .with_skip_arrow_metadata(true);
+    let mut writer = ArrowWriter::try_new_with_options(Vec::new(), schema(), options)?;
+    for group in groups(batch, &rows) {
+        let tables = Tables::of(batch, &ordered, group);
+        writer.write(&columns(batch, &ordered, &tables, group)?)?;
         writer.flush()?;
     }
     let bytes = writer.into_inner()?;
@@ -74,100 +66,49 @@ pub fn encode_as(batch: &Batch, replaces: &[Digest]) -> Result<Option<(Header, V
 }
 
 fn properties(header: &Header) -> Result<WriterProperties, Error> {
+    let path = |parts: &[&str]| {
+        ColumnPath::from(parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>())
+    };
+    let stack = path(&[schema::STACK]);
+    let sample_profile = path(&[schema::SAMPLES, "list", "element", "profile"]);
+    let sample_after = path(&[schema::SAMPLES, "list", "element", "after"]);
+    let frames = path(&[schema::STACKS, "list", "element", "list", "element"]);
+    let profile_id = path(&[schema::PROFILES, "list", "element", "id"]);
+    let profile_at = path(&[schema::PROFILES, "list", "element", "at"]);
     let text = serde_json::to_string(header)?;
-    let at =
-        ColumnPath::from([schema::SAMPLES, "list", "element", "at"].map(str::to_owned).to_vec());
-    let stack = ColumnPath::from(schema::STACK);
-    Ok(WriterProperties::builder()
+    let mut builder = WriterProperties::builder()
         .set_created_by("throughline".to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
         .set_max_row_group_row_count(None)
-        // Times are near each other, and digests are all different.
-        .set_column_dictionary_enabled(at.clone(), false)
-        .set_column_encoding(at, Encoding::DELTA_BINARY_PACKED)
-        .set_column_dictionary_enabled(stack, false)
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_key_value_metadata(Some(vec![KeyValue::new(HEADER_KEY.to_owned(), text)]))
-        .build())
-}
-
-/// The samples of a batch in the order of a block.
-struct Sorted {
-    samples: Vec<Sample>,
-    stacks: Stacks,
-}
-
-impl Sorted {
-    fn of(batch: &Batch) -> Self {
-        let mut stacks = Stacks::of(batch);
-        let mut by_content: Vec<_> = batch.all_series().collect();
-        by_content.sort_by_key(|(_, series)| order(series));
-        let mut places = vec![0_usize; by_content.len() + 1];
-        for (place, (id, _)) in by_content.iter().enumerate() {
-            if let Some(known) = places.get_mut(id.index()) {
-                *known = place;
-            }
-        }
-        let mut keyed: Vec<_> = batch
-            .samples()
-            .iter()
-            .map(|sample| {
-                let place = places.get(sample.series.index()).copied().unwrap_or_default();
-                let Sample { at, value, profile, span_id, trace_id, .. } = *sample;
-                let rest = (at, value, profile, span_id, trace_id);
-                ((place, stacks.digest(batch, sample.stack), rest), *sample)
-            })
-            .collect();
-        keyed.sort_unstable_by_key(|(key, _)| *key);
-        Self { samples: keyed.into_iter().map(|(_, sample)| sample).collect(), stacks }
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_key_value_metadata(Some(vec![KeyValue::new(HEADER_KEY.to_owned(), text)]));
+    // Where a dictionary would be as long as the values, or hide from zstd that neighbours have the same bytes.
+    for (column, encoding) in [
+        (stack, Encoding::DELTA_BINARY_PACKED),
+        (sample_profile, Encoding::BYTE_STREAM_SPLIT),
+        (sample_after, Encoding::BYTE_STREAM_SPLIT),
+        (frames, Encoding::PLAIN),
+        (profile_id, Encoding::PLAIN),
+        (profile_at, Encoding::DELTA_BINARY_PACKED),
+    ] {
+        builder = builder
+            .set_column_dictionary_enabled(column.clone(), false)
+            .set_column_encoding(column, encoding);
     }
-
-    fn rows<'b>(&self, batch: &'b Batch) -> Vec<Row<'b>> {
-        let mut rows: Vec<Row<'b>> = Vec::new();
-        let mut stacks = self.stacks.clone();
-        for (at, sample) in self.samples.iter().enumerate() {
-            let last = rows.last_mut().and_then(|row| {
-                let first = self.samples.get(row.samples.start)?;
-                let is_same = (first.series, first.stack) == (sample.series, sample.stack);
-                is_same.then(|| row.total.checked_add(sample.value).map(|total| (row, total)))?
-            });
-            match last {
-                Some((row, total)) => {
-                    row.total = total;
-                    row.samples.end = at + 1;
-                }
-                None => {
-                    let series = batch.series_of(sample.series);
-                    rows.push(Row {
-                        series,
-                        series_digest: content::of_series(series),
-                        stack: sample.stack,
-                        stack_digest: stacks.digest(batch, sample.stack),
-                        samples: at..at + 1,
-                        total: sample.value,
-                    });
-                }
-            }
-        }
-        rows
+    for column in [schema::TYPE, schema::SERVICE, schema::BEGIN, schema::END, schema::TOTAL] {
+        builder = builder.set_column_statistics_enabled(path(&[column]), EnabledStatistics::Chunk);
     }
-}
-
-/// Type, service, labels.
-fn order(series: &Series) -> (&model::samples::ProfileType, Option<&str>, &Series) {
-    (&series.profile_type, crate::service(series), series)
+    Ok(builder.build())
 }
 
 /// Rows that are written together.
-fn groups<'r, 'b>(rows: &'r [Row<'b>]) -> Vec<&'r [Row<'b>]> {
+fn groups<'r>(batch: &Batch, rows: &'r [Row]) -> Vec<&'r [Row]> {
+    let service = |row: &Row| crate::service(batch.series_of(row.series));
     let mut groups = Vec::new();
     let (mut begin, mut samples) = (0, 0);
     for (at, row) in rows.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|before| rows.get(before));
-        let changes = before.is_some_and(|before| {
-            before.series.profile_type != row.series.profile_type
-                || crate::service(before.series) != crate::service(row.series)
-        });
+        let changes = before.is_some_and(|before| service(before) != service(row));
         if (changes && samples >= MIN_GROUP_SAMPLES) || samples >= MAX_GROUP_SAMPLES {
             groups.extend(rows.get(begin..at));
             (begin, samples) = (at, 0);

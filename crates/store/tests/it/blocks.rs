@@ -249,10 +249,13 @@ fn each_field_has_its_number_in_the_file() {
     let mut found = BTreeMap::new();
     numbers(reader.metadata().file_metadata().schema(), "", &mut found);
     let written: BTreeSet<i32> = found.values().copied().collect();
-    assert_eq!(written, (1..=29).collect(), "{found:?}");
-    assert_eq!(found.len(), 29);
+    assert_eq!(written, (1..=37).collect(), "{found:?}");
+    assert_eq!(found.len(), 37);
     assert_eq!((found["type"], found["labels.key_value.value"]), (1, 5));
-    assert_eq!((found["frames.list.element"], found["samples.list.element.trace_id"]), (9, 29));
+    assert_eq!(
+        (found["samples.list.element.after"], found["stacks.list.element.list.element"]),
+        (15, 25)
+    );
     let number =
         |field: &FieldRef| -> i32 { field.metadata()[PARQUET_FIELD_ID_META_KEY].parse().unwrap() };
     for field in store::block::schema().fields() {

@@ -15,6 +15,7 @@ mod copies;
 mod ctf_check;
 mod ctf_convert;
 mod ctf_info;
+mod grafana;
 mod kept;
 mod lami;
 mod live;

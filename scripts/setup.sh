@@ -1,7 +1,7 @@
 # Sourced by ./demo and ./test: what the machine must have, installed only where it is missing.
 #
 # Each package stands beside the check which tells whether it is there: `command NAME`, or `library NAME` as pkg-config
-# knows it, or `python NAME` for a module. A tool which came another way than by its Debian package therefore counts as there.
+# knows it, `python NAME` for a module, or `file PATTERN` for a path. A tool which came another way than by its Debian package therefore counts as there.
 # shellcheck shell=bash
 
 readonly PACKAGES_BUILD="
@@ -35,6 +35,7 @@ llvm             command  llvm-addr2line
 musl-tools       command  musl-gcc
 nats-server      command  nats-server
 openssl          command  openssl
+postgresql       file     /usr/lib/postgresql/*/bin/initdb
 prometheus       command  prometheus
 python3-lttnganalyses command lttng-syscallstats-mi
 python3-venv     python   ensurepip
@@ -68,6 +69,7 @@ is_there() {
 	command) command -v "$2" >/dev/null ;;
 	library) command -v pkg-config >/dev/null && pkg-config --exists "$2" ;;
 	python) command -v python3 >/dev/null && python3 -c "import $2" 2>/dev/null ;;
+	file) compgen -G "$2" >/dev/null ;;
 	esac
 }
 
@@ -133,12 +135,12 @@ setup_s3() {
 	PATH=$PATH:$(cd "$peers/programs" && pwd)
 }
 
-# DuckDB, for the test that reads exported files, as PATH's python-duckdb; the same holds.
+# DuckDB with DuckLake, for the tests that read exported files and catalogues, as PATH's python-duckdb; the same holds.
 setup_duckdb() {
 	local peers log
 	! command -v python-duckdb >/dev/null || return 0
 	peers=$(target_dir)/peers
-	if ! "$peers/bin/python" -c 'import duckdb' 2>/dev/null; then
+	if ! "$peers/bin/python" -c 'import duckdb, duckdb_extension_ducklake' 2>/dev/null; then
 		say "DuckDB: fetching it"
 		log=$(mktemp -t throughline-duckdb.XXXXXX)
 		if ! { python3 -m venv "$peers" && "$peers/bin/pip" install --disable-pip-version-check --no-deps \

@@ -31,6 +31,7 @@ mod http;
 pub mod lttng;
 pub mod machines;
 pub mod pki;
+pub mod postgres;
 pub mod prometheus;
 pub mod python;
 mod running;

@@ -161,18 +161,24 @@ fn fuzz(folder: &Path, target: &str, seconds: u64) -> anyhow::Result<bool> {
 
 /// Requests of real clients of profile stores, unpacked where they came in gzip, each behind the number of its format
 /// and with others where a target wants that.
-fn bodies(corpus: &Path, has_format: bool) -> anyhow::Result<usize> {
+fn bodies(corpus: &Path, target: &str) -> anyhow::Result<usize> {
     let mut count = 0;
+    let has_format = target == "intake_ingest";
     for (number, body) in INGEST.iter().enumerate().filter(|_| has_format) {
         fs::write(corpus.join(format!("text-{number}")), body)?;
         count += 1;
     }
-    let before: &[u8] = if has_format { &[0] } else { &[] };
+    // The format's number, or the length of labels.
+    let (before, ending): (&[u8], &str) = match target {
+        "intake_ingest" => (&[0], "body"),
+        "intake_jfr" => (&[0], "jfr"),
+        _ => (&[], "body"),
+    };
     let Some(folder) = testkit::shared_dir().map(|dir| dir.join("captures/pyroscope-clients"))
     else {
         return Ok(count);
     };
-    for path in files(&folder)?.into_iter().filter(|path| path.extension() == Some("body".as_ref()))
+    for path in files(&folder)?.into_iter().filter(|path| path.extension() == Some(ending.as_ref()))
     {
         let bytes = profile::ungzip(&fs::read(&path)?, profile::Limits::default())?;
         if bytes.len() <= MAX_SEED_BYTES {
@@ -269,7 +275,7 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
         return Ok(2);
     }
     if target.starts_with("intake_") {
-        return bodies(&corpus, target == "intake_ingest");
+        return bodies(&corpus, target);
     }
     let Some(root) = testkit::unpacked_trace("conformance") else { return Ok(0) };
     let mut count = 0;

@@ -68,6 +68,9 @@ pub enum Error {
     /// Events with some times or values missing.
     #[error("sample number {place} has {times} times and {values} values")]
     Times { place: usize, times: usize, values: usize },
+    /// A value of a recording of which nothing says what it is made of.
+    #[error("the recording has a value of class {id} and no such class")]
+    NoClass { id: i64 },
     /// Profiles whose tables were not sent.
     #[error("the request has profiles and no dictionary")]
     NoDictionary,

@@ -35,6 +35,7 @@ mod error;
 mod id;
 mod identity;
 mod ingest;
+mod jfr;
 mod json;
 mod limits;
 mod otlp;
@@ -90,6 +91,8 @@ pub struct LeftOut {
     pub lines: u64,
     /// Texts whose begin was cut.
     pub long_texts: u64,
+    /// References of a recording to stacks, methods and names that it does not have.
+    pub missing: u64,
 }
 
 /// A profile that was refused.

@@ -96,7 +96,7 @@ impl Budget {
     pub(crate) fn of(limits: &Limits) -> Self {
         /// As many frames as one profile of the default limits may have, so that small bodies are not refused for what one may hold.
         const LEAST: usize = 1 << 24;
-        let allow = |what, limit| Allowance { what, limit, left: limit };
+        let allow = Allowance::new;
         let quarter = LEAST.max(limits.body_bytes / 4);
         Self {
             bytes: allow("bytes of all profiles of a request", limits.body_bytes),
@@ -119,6 +119,10 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
+    pub(crate) const fn new(what: &'static str, limit: usize) -> Self {
+        Self { what, limit, left: limit }
+    }
+
     pub(crate) fn take(&mut self, count: usize) -> Result<(), Error> {
         let Self { what, limit, left } = *self;
         self.left = left.checked_sub(count).ok_or(Error::TooMany { what, limit })?;

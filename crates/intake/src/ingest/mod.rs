@@ -9,6 +9,7 @@
 //! | `pprof` | a profile in pprof |
 //! | none and `multipart/form-data` | parts `profile` in pprof and, if wanted, `sample_type_config` in JSON |
 //! | `speedscope` | speedscope's JSON |
+//! | `jfr` | a flight recording of Java; in a form the parts `jfr` and, if wanted, `labels` |
 //!
 //! Each may be in gzip, which its first bytes say: what clients say of it in headers is not always so. Names and types are made as
 //! Pyroscope makes them: of the application's last part (`app.alloc_space`) for text and trees, of the sample types for pprof. Samples of
@@ -32,6 +33,7 @@ use self::kinds::{Counted, SampleTypes};
 use crate::draft::{Draft, Place};
 use crate::error::Error;
 use crate::identity::Identity;
+use crate::jfr::{self, Snapshot};
 use crate::limits::Limits;
 use crate::pprof::{Conversion, Tables};
 use crate::{Accepted, Request, Taken};
@@ -72,7 +74,10 @@ pub fn ingest(ingest: Ingest<'_>, limits: &Limits, received: Timestamp) -> Resul
             request.stacks(body, &query, tree::tree)?
         }
         ("lines", _) => request.stacks(body, &query, text::single)?,
-        ("jfr", _) => return Err(Error::Unsupported { what: "the format jfr".to_owned() }),
+        ("jfr", content_type) => {
+            let content_type = if is_form { content_type } else { "" };
+            request.recording(content_type, body, &query)?;
+        }
         ("speedscope", _) => {
             let plain = request.text(body)?;
             speedscope::file(&plain, &query, &mut request)?;
@@ -144,6 +149,22 @@ impl Request<'_> {
         };
         let profile = part("profile").ok_or(Error::Form { why: "has no part called profile" })?;
         self.pprof_of(profile, config.as_ref(), query)
+    }
+
+    /// Takes a flight recording, alone or in a form.
+    fn recording(&mut self, content_type: &str, body: &[u8], query: &Query) -> Result<(), Error> {
+        if content_type.is_empty() {
+            let plain = self.text(body)?;
+            return jfr::jfr(&plain, &Snapshot::default(), query, self);
+        }
+        let body = ungzip(body, self.limits.body_bytes)?;
+        let parts = form::parts(content_type, &body)?;
+        let part = |wanted| parts.iter().find(|(name, _)| name == wanted).map(|(_, bytes)| *bytes);
+        let labels = self.text(part("labels").unwrap_or_default())?;
+        let labels = Snapshot::decode(&labels, self.limits.sample_labels)?;
+        let recording = part("jfr").ok_or(Error::Form { why: "has no part called jfr" })?;
+        let plain = self.text(recording)?;
+        jfr::jfr(&plain, &labels, query, self)
     }
 
     /// Takes a profile in pprof, of which the request says the name.

@@ -303,9 +303,9 @@ fn what_cannot_be_taken_is_refused() {
     let all = Limits::default();
     check(
         "name=a&format=jfr",
-        b"",
+        b"FLR\0\0\x01",
         &all,
-        "the format jfr is not supported",
+        "version 1 of JFR is not supported",
         ErrorKind::Unsupported,
     );
     check(

@@ -6,6 +6,7 @@
 )]
 
 mod ingest;
+mod jfr;
 mod memory;
 mod otlp;
 mod pprof;

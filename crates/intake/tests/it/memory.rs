@@ -108,3 +108,75 @@ fn text_and_trees_have_a_bound() {
         });
     }
 }
+
+/// A packed number of so many bytes.
+fn packed<const LENGTH: usize>(number: usize) -> [u8; LENGTH] {
+    std::array::from_fn(|at| {
+        let more = if at + 1 < LENGTH { 0x80 } else { 0 };
+        (number >> (7 * at)).to_le_bytes()[0] & 0x7f | more
+    })
+}
+
+/// A chunk of a flight recording whose events are these, each with its type and bytes.
+fn chunk(events: &[(u8, Vec<u8>)]) -> Vec<u8> {
+    let mut out = vec![0; 68];
+    for (class, bytes) in events {
+        // The size's own four bytes are counted.
+        out.extend(packed::<4>(bytes.len() + 5));
+        out.push(*class);
+        out.extend(bytes);
+    }
+    let size = out.len() as u64;
+    out[..6].copy_from_slice(b"FLR\0\0\x02");
+    out[8..16].copy_from_slice(&size.to_be_bytes());
+    out[67] = 1;
+    out
+}
+
+/// Metadata of a class 9 called so, with fields of itself that are no constants, and no others.
+fn metadata(name: &str, fields: u8) -> Vec<u8> {
+    let texts = ["class", "id", "9", "name", name, "field"];
+    let mut out = vec![0, 0, 0];
+    out.extend(packed::<1>(texts.len()));
+    for text in texts {
+        out.push(3);
+        out.extend(packed::<1>(text.len()));
+        out.extend(text.bytes());
+    }
+    out.extend([0, 2, 1, 2, 3, 4, fields]);
+    (0..fields).for_each(|_| out.extend([5, 2, 3, 4, 0, 2, 0]));
+    out
+}
+
+#[test]
+fn recordings_have_a_bound() {
+    let texts = (BYTES - 200) / 2;
+    let mut of_texts = vec![0, 0, 0];
+    of_texts.extend(packed::<3>(texts));
+    of_texts.extend([3, 0].repeat(texts));
+    // Constants of a class without fields: a number each.
+    let count = (BYTES - 200) / 3;
+    let mut constants = vec![0, 0, 0, 0, 1, 9];
+    constants.extend(packed::<3>(count));
+    (0..count).for_each(|at| constants.extend(packed::<3>(at)));
+    let bodies = [
+        ("texts", chunk(&[(0, of_texts)]), "bytes are needed"),
+        ("constants", chunk(&[(0, metadata("jdk.types.Symbol", 0)), (1, constants)]), ""),
+        ("chunks", chunk(&[(0, metadata("a", 0))]).repeat(BYTES / 200), ""),
+        // Fields of fields, without a byte: 100^16 values.
+        ("deep", chunk(&[(0, metadata("a", 100)), (1, vec![0, 0, 0, 0, 1, 9, 1, 1])]), "more than"),
+    ];
+    for (what, body, words) in bodies {
+        check(what, 32, |limits, at| {
+            let query = "name=a&format=jfr";
+            let error = match ingest(Ingest { query, content_type: "", body: &body }, limits, at) {
+                Ok(_) => String::new(),
+                Err(error) => error.to_string(),
+            };
+            assert!(
+                error.contains(words) && error.is_empty() == words.is_empty(),
+                "{what}: {error}"
+            );
+        });
+    }
+}

@@ -10,7 +10,7 @@ use arrow_array::{
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, FieldRef};
-use model::samples::{Batch, Frame, Series, TextId};
+use model::samples::{Batch, Frame, Sample, Series, TextId};
 
 use super::order::{Ordered, Row};
 use super::schema::{self, ID_BYTES, schema};
@@ -38,6 +38,7 @@ pub(super) fn columns(
     };
     let types = each_series().map(|series| Some(series.profile_type.to_string()));
     let services = each_series().map(|series| Some(crate::service(series).unwrap_or_default()));
+    let [places, after, values, spans] = samples(ordered, tables, rows)?;
     let columns: Vec<ArrayRef> = vec![
         Arc::new(types.collect::<StringArray>()),
         Arc::new(services.collect::<StringArray>()),
@@ -48,7 +49,10 @@ pub(super) fn columns(
         time(|run| run.begin_ns),
         time(|run| run.end_ns),
         Arc::new(rows.iter().map(|row| row.total).collect::<Int64Array>()),
-        Arc::new(samples(ordered, tables, rows)?),
+        places,
+        after,
+        values,
+        spans,
         Arc::new(profiles(tables)?),
         Arc::new(stacks(batch, tables, rows.len())?),
         Arc::new(locations(batch, tables, rows.len())?),
@@ -107,33 +111,78 @@ fn labels(series: &[&Series]) -> Result<MapArray, ArrowError> {
     MapArray::try_new(field, offsets, entries, None, false)
 }
 
-fn samples(ordered: &Ordered<'_>, tables: &Tables, rows: &[Row]) -> Result<ListArray, ArrowError> {
-    let of_row = |row: &Row| ordered.samples(row.samples.clone());
-    let offsets = OffsetBuffer::from_lengths(rows.iter().map(|row| row.samples.len()));
-    let all = || rows.iter().flat_map(of_row);
-    let (mut profiles, mut after) = (Vec::new(), Vec::new());
+/// The columns of samples: places of profiles, times after these, values, spans. But for the first they are null where they would say
+/// nothing.
+fn samples(
+    ordered: &Ordered<'_>,
+    tables: &Tables,
+    rows: &[Row],
+) -> Result<[ArrayRef; 4], ArrowError> {
+    let mut lists = Lists::default();
     for run in &tables.runs {
-        for sample in rows.get(run.rows.clone()).unwrap_or_default().iter().flat_map(of_row) {
-            let (place, after_ns) = run.place(sample);
-            profiles.push(place);
-            after.push(after_ns);
+        for row in rows.get(run.rows.clone()).unwrap_or_default() {
+            lists.add(run, ordered.samples(row.samples.clone()));
         }
     }
-    let values = rows.iter().flat_map(|row| {
-        of_row(row).map(|sample| Some(sample.value).filter(|_| row.samples.len() > 1))
-    });
-    let spans = all().map(|sample| Some(sample.span_id).filter(|id| *id != 0));
-    let traces = ids(profiles.len(), all().map(|sample| sample.trace_id))?;
+    let numbers = |column, numbers: Vec<i64>, lengths: &[Option<usize>]| {
+        some_lists(schema::item(column), Arc::new(Int64Array::from(numbers)), lengths)
+    };
+    let item = schema::item(schema::SAMPLES);
+    let offsets = OffsetBuffer::from_lengths(rows.iter().map(|row| row.samples.len()));
+    let places =
+        ListArray::try_new(item, offsets, Arc::new(UInt32Array::from(lists.places)), None)?;
+    let after = numbers(schema::AFTER, lists.after, &lists.after_lengths)?;
+    let values = numbers(schema::VALUES, lists.values, &lists.values_lengths)?;
+    let spans = &lists.spans;
+    let span_ids = spans.iter().map(|(_, sample)| Some(sample.span_id).filter(|id| *id != 0));
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(UInt32Array::from(profiles)),
-        Arc::new(Int64Array::from(after)),
-        Arc::new(values.collect::<Int64Array>()),
-        Arc::new(spans.collect::<UInt64Array>()),
-        Arc::new(traces),
+        Arc::new(spans.iter().map(|(place, _)| *place).collect::<UInt32Array>()),
+        Arc::new(span_ids.collect::<UInt64Array>()),
+        Arc::new(ids(spans.len(), spans.iter().map(|(_, sample)| sample.trace_id))?),
     ];
-    let field = schema::item(schema::SAMPLES);
-    let values = StructArray::try_new(schema::fields(&field), columns, None)?;
-    ListArray::try_new(field, offsets, Arc::new(values), None)
+    let item = schema::item(schema::SPANS);
+    let spans = StructArray::try_new(schema::fields(&item), columns, None)?;
+    let spans = some_lists(item, Arc::new(spans), &lists.spans_lengths)?;
+    Ok([Arc::new(places), Arc::new(after), Arc::new(values), Arc::new(spans)])
+}
+
+/// What samples of rows say, with the length of each row's list where it has one.
+#[derive(Default)]
+struct Lists<'s> {
+    places: Vec<u32>,
+    after: Vec<i64>,
+    after_lengths: Vec<Option<usize>>,
+    values: Vec<i64>,
+    values_lengths: Vec<Option<usize>>,
+    spans: Vec<(u32, &'s Sample)>,
+    spans_lengths: Vec<Option<usize>>,
+}
+
+impl<'s> Lists<'s> {
+    fn add(&mut self, run: &Run, row: impl ExactSizeIterator<Item = &'s Sample>) {
+        let count = row.len();
+        let (after_before, spans_before) = (self.after.len(), self.spans.len());
+        let mut is_after = false;
+        for (place, sample) in (1..).zip(row) {
+            let (profile, after_ns) = run.place(sample);
+            self.places.push(profile);
+            self.after.push(after_ns);
+            is_after |= after_ns != 0;
+            if count > 1 {
+                self.values.push(sample.value);
+            }
+            if (sample.span_id, sample.trace_id) != (0, 0) {
+                self.spans.push((place, sample));
+            }
+        }
+        if !is_after {
+            self.after.truncate(after_before);
+        }
+        self.after_lengths.push(is_after.then_some(count));
+        self.values_lengths.push((count > 1).then_some(count));
+        let spans = self.spans.len() - spans_before;
+        self.spans_lengths.push((spans > 0).then_some(spans));
+    }
 }
 
 /// The profiles of each series in its first row.

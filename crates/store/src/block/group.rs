@@ -164,11 +164,18 @@ impl Group<'_> {
         let each_profiles =
             each_profiles.flat_map(|(it, profiles)| repeat_n(profiles, it.run.rows.len()));
         let mut each = each_row(wanted).zip(each_profiles);
-        let columns = [schema::STACK, schema::TOTAL, schema::SAMPLES];
+        let columns = [
+            schema::STACK,
+            schema::TOTAL,
+            schema::SAMPLES,
+            schema::AFTER,
+            schema::VALUES,
+            schema::SPANS,
+        ];
         self.read(&columns, ranges(wanted), |first, rows| {
             let stacks = column(rows, schema::STACK)?.as_primitive::<UInt32Type>();
             let totals = column(rows, schema::TOTAL)?.as_primitive::<Int64Type>();
-            let samples = Samples::of(column(rows, schema::SAMPLES)?.as_list::<i32>());
+            let samples = Samples::of(rows)?;
             for (at, (wanted, profiles)) in (0..rows.num_rows()).zip(&mut each) {
                 let damaged = |what| self.damaged(what, first + at);
                 let stack = tables.stack(stacks.value(at), batch);
@@ -176,8 +183,8 @@ impl Group<'_> {
                 let (series, total) = (wanted.series, totals.value(at));
                 let of = Of { series, stack, total, profiles };
                 let mut sum: i64 = 0;
-                for sample in samples.of_row(at) {
-                    let sample = samples.get(sample, &of).ok_or_else(|| damaged("a profile"))?;
+                for sample in samples.of_row(at, &of) {
+                    let sample = sample.ok_or_else(|| damaged("a sample"))?;
                     if !times.contains(&sample.at.nanos()) {
                         continue;
                     }
@@ -351,40 +358,79 @@ impl Tables {
 
 /// The samples of rows.
 struct Samples<'r> {
-    lists: &'r ListArray,
-    fields: &'r StructArray,
+    places: &'r ListArray,
+    after: &'r ListArray,
+    values: &'r ListArray,
+    spans: &'r ListArray,
 }
 
 impl<'r> Samples<'r> {
-    fn of(lists: &'r ListArray) -> Self {
-        Self { lists, fields: lists.values().as_struct() }
-    }
-
-    fn of_row(&self, row: usize) -> Range<usize> {
-        let offset = |at: usize| {
-            let offset = self.lists.value_offsets().get(at).copied();
-            offset.and_then(|offset| usize::try_from(offset).ok()).unwrap_or_default()
-        };
-        offset(row)..offset(row + 1)
-    }
-
-    /// `None` when it refers to what is not there.
-    fn get(&self, at: usize, of: &Of<'_>) -> Option<Sample> {
-        let place = self.fields.column(0).as_primitive::<UInt32Type>().value(at);
-        let after_ns = self.fields.column(1).as_primitive::<Int64Type>().value(at);
-        let values = self.fields.column(2).as_primitive::<Int64Type>();
-        let spans = self.fields.column(3).as_primitive::<UInt64Type>();
-        let (profile, profile_ns) = *of.profiles.get(place.checked_sub(1)? as usize)?;
-        Some(Sample {
-            series: of.series,
-            stack: of.stack,
-            at: Timestamp::from_nanos(profile_ns.wrapping_add(after_ns)),
-            value: if values.is_valid(at) { values.value(at) } else { of.total },
-            profile,
-            span_id: if spans.is_valid(at) { spans.value(at) } else { 0 },
-            trace_id: id(self.fields.column(4).as_fixed_size_binary(), at),
+    fn of(rows: &'r RecordBatch) -> Result<Self, Error> {
+        let lists = |name| Ok::<_, Error>(column(rows, name)?.as_list::<i32>());
+        Ok(Self {
+            places: lists(schema::SAMPLES)?,
+            after: lists(schema::AFTER)?,
+            values: lists(schema::VALUES)?,
+            spans: lists(schema::SPANS)?,
         })
     }
+
+    /// `None` is one that refers to what is not there.
+    fn of_row<'a>(
+        &'a self,
+        row: usize,
+        of: &'a Of<'_>,
+    ) -> impl Iterator<Item = Option<Sample>> + 'a {
+        let places = part(self.places, row);
+        let (after, values, spans) =
+            (part(self.after, row), part(self.values, row), part(self.spans, row));
+        let mut spans = spans.peekable();
+        (1_u32..).zip(places).map(move |(place, at)| {
+            let profile = self.places.values().as_primitive::<UInt32Type>().value(at);
+            let (profile, profile_ns) = *of.profiles.get(profile.checked_sub(1)? as usize)?;
+            let number = |lists: &ListArray, part: &Range<usize>, or| {
+                let at = part.start + place as usize - 1;
+                let numbers = lists.values().as_primitive::<Int64Type>();
+                if part.is_empty() {
+                    return Some(or);
+                }
+                part.contains(&at).then(|| numbers.value(at))
+            };
+            let after_ns = number(self.after, &after, 0)?;
+            let (span_id, trace_id) = spans
+                .next_if(|at| self.span_place(*at) == place)
+                .map_or((0, 0), |at| self.span(at));
+            Some(Sample {
+                series: of.series,
+                stack: of.stack,
+                at: Timestamp::from_nanos(profile_ns.wrapping_add(after_ns)),
+                value: number(self.values, &values, of.total)?,
+                profile,
+                span_id,
+                trace_id,
+            })
+        })
+    }
+
+    fn span_place(&self, at: usize) -> u32 {
+        self.spans.values().as_struct().column(0).as_primitive::<UInt32Type>().value(at)
+    }
+
+    fn span(&self, at: usize) -> (u64, u128) {
+        let fields = self.spans.values().as_struct();
+        let spans = fields.column(1).as_primitive::<UInt64Type>();
+        let span_id = if spans.is_valid(at) { spans.value(at) } else { 0 };
+        (span_id, id(fields.column(2).as_fixed_size_binary(), at))
+    }
+}
+
+/// Which items of all lists are a row's; none where its list is null.
+fn part(lists: &ListArray, row: usize) -> Range<usize> {
+    let offset = |at: usize| {
+        let offset = lists.value_offsets().get(at).copied();
+        offset.and_then(|offset| usize::try_from(offset).ok()).unwrap_or_default()
+    };
+    offset(row)..offset(row + 1)
 }
 
 /// What samples of a row share.

@@ -1,10 +1,9 @@
 //! The bytes of a block: one file of Apache Parquet with a row for each stack of each series.
 //!
 //! ```text
-//! type service labels series part │ stack    │ begin end total │ samples             │ locations stacks profiles
-//! text text    map    16 B   16 B │ place in │ ns    ns  sum   │ list of at, value,  │ tables of the row group:
-//!                                 │ stacks   │                 │ place in profiles,  │ in its first row, null in others
-//!                                 │          │                 │ span_id, trace_id   │
+//! type service labels series part │ stack    │ begin end total │ samples after sample_values spans │ profiles stacks locations
+//! text text    map    16 B   16 B │ place in │ ns    ns  sum   │ each sample's place in profiles,  │ tables, in the first row of
+//!                                 │ stacks   │                 │ ns since, value, ids of the span  │ the series or the row group
 //! ```
 //!
 //! Rows are sorted by service, type, labels and stack, the samples of a row by time and the rest. What rows refer to stands once in the row

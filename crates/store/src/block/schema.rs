@@ -19,6 +19,9 @@ pub(super) const BEGIN: &str = "begin";
 pub(super) const END: &str = "end";
 pub(super) const TOTAL: &str = "total";
 pub(super) const SAMPLES: &str = "samples";
+pub(super) const AFTER: &str = "after";
+pub(super) const VALUES: &str = "sample_values";
+pub(super) const SPANS: &str = "spans";
 pub(super) const LOCATIONS: &str = "locations";
 pub(super) const STACKS: &str = "stacks";
 pub(super) const PROFILES: &str = "profiles";
@@ -48,10 +51,13 @@ fn columns() -> Vec<Field> {
         field(9, BEGIN, TIME),
         field(10, END, TIME),
         field(11, TOTAL, DataType::Int64),
-        field(12, SAMPLES, list(13, DataType::Struct(sample()))),
-        field(19, PROFILES, list(20, DataType::Struct(profile()))).with_nullable(true),
-        field(23, STACKS, list(24, list(25, PLACE))).with_nullable(true),
-        field(26, LOCATIONS, list(27, DataType::Struct(location()))).with_nullable(true),
+        field(12, SAMPLES, list(13, PLACE)),
+        field(14, AFTER, list(15, DataType::Int64)).with_nullable(true),
+        field(16, VALUES, list(17, DataType::Int64)).with_nullable(true),
+        field(18, SPANS, list(19, DataType::Struct(span()))).with_nullable(true),
+        field(23, PROFILES, list(24, DataType::Struct(profile()))).with_nullable(true),
+        field(27, STACKS, list(28, list(29, PLACE))).with_nullable(true),
+        field(30, LOCATIONS, list(31, DataType::Struct(location()))).with_nullable(true),
     ]
 }
 
@@ -74,36 +80,34 @@ fn entries() -> Field {
     Field::new("key_value", DataType::Struct(pair.into()), false)
 }
 
-/// A sample; `value` is null where the row has no other, and so is what it has not.
-fn sample() -> Fields {
+/// The span of a sample of the row; ids are null where there is none.
+fn span() -> Fields {
     vec![
-        field(14, "profile", PLACE),
-        field(15, "after", DataType::Int64),
-        field(16, "value", DataType::Int64).with_nullable(true),
-        field(17, "span_id", DataType::UInt64).with_nullable(true),
-        field(18, "trace_id", id()).with_nullable(true),
+        field(20, "sample", PLACE),
+        field(21, "span_id", DataType::UInt64).with_nullable(true),
+        field(22, "trace_id", id()).with_nullable(true),
     ]
     .into()
 }
 
 /// A profile; `id` is null where samples have none.
 fn profile() -> Fields {
-    vec![field(21, "id", id()).with_nullable(true), field(22, "at", TIME)].into()
+    vec![field(25, "id", id()).with_nullable(true), field(26, "at", TIME)].into()
 }
 
 /// The fields of [`model::samples::Frame`], in its order.
 fn location() -> Fields {
     vec![
-        field(28, "function", DataType::Utf8),
-        field(29, "system_name", DataType::Utf8),
-        field(30, "file", DataType::Utf8),
-        field(31, "line", DataType::UInt32),
-        field(32, "start_line", DataType::UInt32),
-        field(33, "inlined", DataType::Boolean),
-        field(34, "kind", DataType::Utf8),
-        field(35, "mapping", DataType::Utf8),
-        field(36, "build_id", DataType::Utf8),
-        field(37, "address", DataType::UInt64),
+        field(32, "function", DataType::Utf8),
+        field(33, "system_name", DataType::Utf8),
+        field(34, "file", DataType::Utf8),
+        field(35, "line", DataType::UInt32),
+        field(36, "start_line", DataType::UInt32),
+        field(37, "inlined", DataType::Boolean),
+        field(38, "kind", DataType::Utf8),
+        field(39, "mapping", DataType::Utf8),
+        field(40, "build_id", DataType::Utf8),
+        field(41, "address", DataType::UInt64),
     ]
     .into()
 }

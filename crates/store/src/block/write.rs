@@ -70,8 +70,7 @@ fn properties(header: &Header) -> Result<WriterProperties, Error> {
         ColumnPath::from(parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>())
     };
     let stack = path(&[schema::STACK]);
-    let sample_profile = path(&[schema::SAMPLES, "list", "element", "profile"]);
-    let sample_after = path(&[schema::SAMPLES, "list", "element", "after"]);
+    let after = path(&[schema::AFTER, "list", "element"]);
     let frames = path(&[schema::STACKS, "list", "element", "list", "element"]);
     let profile_id = path(&[schema::PROFILES, "list", "element", "id"]);
     let profile_at = path(&[schema::PROFILES, "list", "element", "at"]);
@@ -82,11 +81,11 @@ fn properties(header: &Header) -> Result<WriterProperties, Error> {
         .set_max_row_group_row_count(None)
         .set_statistics_enabled(EnabledStatistics::None)
         .set_key_value_metadata(Some(vec![KeyValue::new(HEADER_KEY.to_owned(), text)]));
-    // Where a dictionary would be as long as the values, or hide from zstd that neighbours have the same bytes.
+    // Where a dictionary would be as long as the values, or hide from zstd that neighbours have the same bytes. All of it DuckDB can
+    // read, too: it knows BYTE_STREAM_SPLIT for floating point alone.
     for (column, encoding) in [
         (stack, Encoding::DELTA_BINARY_PACKED),
-        (sample_profile, Encoding::BYTE_STREAM_SPLIT),
-        (sample_after, Encoding::BYTE_STREAM_SPLIT),
+        (after, Encoding::PLAIN),
         (frames, Encoding::PLAIN),
         (profile_id, Encoding::PLAIN),
         (profile_at, Encoding::DELTA_BINARY_PACKED),

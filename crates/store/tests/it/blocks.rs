@@ -249,12 +249,12 @@ fn each_field_has_its_number_in_the_file() {
     let mut found = BTreeMap::new();
     numbers(reader.metadata().file_metadata().schema(), "", &mut found);
     let written: BTreeSet<i32> = found.values().copied().collect();
-    assert_eq!(written, (1..=37).collect(), "{found:?}");
-    assert_eq!(found.len(), 37);
+    assert_eq!(written, (1..=41).collect(), "{found:?}");
+    assert_eq!(found.len(), 41);
     assert_eq!((found["type"], found["labels.key_value.value"]), (1, 5));
     assert_eq!(
-        (found["samples.list.element.after"], found["stacks.list.element.list.element"]),
-        (15, 25)
+        (found["spans.list.element.trace_id"], found["stacks.list.element.list.element"]),
+        (22, 29)
     );
     let number =
         |field: &FieldRef| -> i32 { field.metadata()[PARQUET_FIELD_ID_META_KEY].parse().unwrap() };

@@ -191,7 +191,10 @@ impl<'a> Bench<'a> {
         if is_flush {
             self.flush()?;
         }
-        if is_merge { self.merge() } else { Ok(()) }
+        if is_merge {
+            self.merge()?;
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {
@@ -207,12 +210,13 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn merge(&mut self) -> anyhow::Result<()> {
+    /// Says whether there was anything to merge.
+    fn merge(&mut self) -> anyhow::Result<bool> {
         let before = self.lake.blocks();
         let begin = cpu()?;
         let made = self.lake.compact(self.now())?.made;
         if made == 0 {
-            return Ok(());
+            return Ok(false);
         }
         self.merging.cpu += cpu()?.saturating_sub(begin);
         let after: std::collections::BTreeSet<String> =
@@ -224,15 +228,15 @@ impl<'a> Bench<'a> {
         for (name, bytes) in self.new_blocks()? {
             self.known.insert(name, Columns::of(&bytes)?.samples);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Merges whatever may be merged.
     fn finish(&mut self) -> anyhow::Result<()> {
         self.flush()?;
         self.now_ns += 3 * 86_400 * SECOND_NS;
-        self.merge()?;
-        self.merge()
+        while self.merge()? {}
+        Ok(())
     }
 
     /// Those that were not looked at.

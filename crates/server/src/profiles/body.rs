@@ -9,17 +9,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use wire::pyroscope::{self as connect, Code};
 
-/// KiB of all bodies in memory, those included that have not come whole: two of the largest.
+/// KiB of all bodies in memory, those included that have not come whole.
 const ALL_KIB: usize = 512 << 10;
+/// Of one tenant, where tenants are told apart: as much as the largest body.
+const TENANT_KIB: usize = ALL_KIB / 2;
 /// A body is there after this time, or refused: whoever sends slowly does not hold memory for longer.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// After which a body may come again for which there was no room.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Room for bodies.
-#[derive(Debug)]
+/// Room for bodies: of all, and of a tenant.
+#[derive(Debug, Clone)]
 pub(super) struct Bodies {
     kib: Arc<Semaphore>,
+    own_kib: Option<Arc<Semaphore>>,
 }
 
 /// A body, with its share of the room.
@@ -27,11 +30,17 @@ pub(super) struct Bodies {
 pub(super) struct Whole {
     pub(super) bytes: Vec<u8>,
     held: Option<OwnedSemaphorePermit>,
+    own_held: Option<OwnedSemaphorePermit>,
 }
 
 impl Bodies {
     pub(super) fn new() -> Self {
-        Self { kib: Arc::new(Semaphore::new(ALL_KIB)) }
+        Self { kib: Arc::new(Semaphore::new(ALL_KIB)), own_kib: None }
+    }
+
+    /// A tenant's part of it.
+    pub(super) fn part(&self) -> Self {
+        Self { kib: Arc::clone(&self.kib), own_kib: Some(Arc::new(Semaphore::new(TENANT_KIB))) }
     }
 
     /// A body of so many bytes at most.
@@ -63,22 +72,27 @@ impl Bodies {
 
     /// Takes room for what has come.
     fn hold(&self, whole: &mut Whole) -> Result<(), connect::Error> {
-        let held = whole.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let missing = whole.bytes.len().div_ceil(1 << 10).saturating_sub(held);
-        if missing == 0 {
+        let kib = whole.bytes.len().div_ceil(1 << 10);
+        let is_held = hold(&self.kib, &mut whole.held, kib)
+            && self.own_kib.as_ref().is_none_or(|own| hold(own, &mut whole.own_held, kib));
+        if is_held {
             return Ok(());
         }
-        let missing = u32::try_from(missing).unwrap_or(u32::MAX);
-        let more = Arc::clone(&self.kib).try_acquire_many_owned(missing).map_err(|_none| {
-            let words = "no memory for more bodies of requests";
-            connect::Error::new(Code::Unavailable, words).again_after(AGAIN_AFTER)
-        })?;
-        match &mut whole.held {
-            Some(held) => held.merge(more),
-            none => *none = Some(more),
-        }
-        Ok(())
+        let words = "no memory for more bodies of requests";
+        Err(connect::Error::new(Code::Unavailable, words).again_after(AGAIN_AFTER))
     }
+}
+
+/// Whether so many are held in the end.
+fn hold(of: &Arc<Semaphore>, held: &mut Option<OwnedSemaphorePermit>, wanted: usize) -> bool {
+    let has = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+    let missing = u32::try_from(wanted.saturating_sub(has)).unwrap_or(u32::MAX);
+    let Ok(more) = Arc::clone(of).try_acquire_many_owned(missing) else { return false };
+    match held {
+        Some(held) => held.merge(more),
+        none => *none = Some(more),
+    }
+    true
 }
 
 #[cfg(test)]
@@ -87,7 +101,7 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_have_room_together_and_each_by_itself() {
-        let bodies = Bodies { kib: Arc::new(Semaphore::new(4)) };
+        let bodies = Bodies { kib: Arc::new(Semaphore::new(4)), own_kib: None };
         let first = bodies.read(Body::from(vec![7; 2_049]), 4_096).await.unwrap();
         assert_eq!((first.bytes.len(), bodies.kib.available_permits()), (2_049, 1));
         let error = bodies.read(Body::from(vec![7; 1_025]), 4_096).await.unwrap_err();
@@ -98,6 +112,18 @@ mod tests {
         let error = bodies.read(Body::from(vec![7; 11]), 10).await.unwrap_err();
         assert_eq!((error.code, error.retry_after), (Code::ResourceExhausted, None));
         assert_eq!(bodies.read(Body::from(vec![7; 10]), 10).await.unwrap().bytes.len(), 10);
+    }
+
+    #[tokio::test]
+    async fn a_tenant_leaves_room_to_others() {
+        let part = |kib| Some(Arc::new(Semaphore::new(kib)));
+        let one = Bodies { kib: Arc::new(Semaphore::new(4)), own_kib: part(2) };
+        let other = Bodies { own_kib: part(2), ..one.clone() };
+        let first = one.read(Body::from(vec![7; 2_048]), 4_096).await.unwrap();
+        assert!(one.read(Body::from(vec![7; 1]), 4_096).await.is_err());
+        assert_eq!(other.read(Body::from(vec![7; 2_048]), 4_096).await.unwrap().bytes.len(), 2_048);
+        drop(first);
+        assert!(one.read(Body::from(vec![7; 1]), 4_096).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -112,6 +112,7 @@ struct OfTenant {
     /// How much it may send.
     bucket: Bucket,
     places: Places,
+    bodies: Bodies,
 }
 
 impl Inner {
@@ -121,10 +122,14 @@ impl Inner {
         if tenants.len() >= MAX_TENANTS && !tenants.contains_key(tenant) {
             tenants.clear();
         }
-        let each = if self.are_tenants_told { AT_ONCE_OF_TENANT } else { AT_ONCE };
+        let (each, bodies) = match self.are_tenants_told {
+            true => (AT_ONCE_OF_TENANT, self.bodies.part()),
+            false => (AT_ONCE, self.bodies.clone()),
+        };
         let known = tenants.entry(tenant.clone()).or_insert_with(|| OfTenant {
             bucket: Bucket::new(&self.limits, now),
             places: Places::new(each),
+            bodies,
         });
         of(known, now)
     }
@@ -192,7 +197,12 @@ impl Profiles {
     ) -> Result<T, connect::Error> {
         let (head, body) = request.into_parts();
         let tenant = self.tenant(&head.headers)?;
-        let body = self.0.bodies.read(body, most).await?;
+        if kind == Kind::Push {
+            // Who sends too much is told so before it is read.
+            self.0.take(&tenant, 0)?;
+        }
+        let bodies = self.0.of_tenant(&tenant, |of, _now| of.bodies.clone());
+        let body = bodies.read(body, most).await?;
         let place = self.0.place(&tenant, kind).await;
         let inner = Arc::clone(&self.0);
         let done = tokio::task::spawn_blocking(move || {

@@ -188,6 +188,15 @@ fn a_reader_picks_zooms_searches_and_compares() {
     reader.eval("document.querySelector('#view input[value=\"sides\"]').click()");
     reader.wait_for(2, "clean");
 
+    // By label, one of whose values is chosen then.
+    reader.choose("now-by", "pod", "change");
+    reader.wait("document.querySelector('[data-side=now] .sums button')?.textContent === 'a' && document.getElementById('live').dataset.state === 'ended'");
+    let all = "document.querySelector('[data-side=now] .sums li').dataset.value";
+    assert_eq!(reader.eval(all), (110 * SAMPLE_NS).to_string());
+    reader.eval("document.querySelector('[data-side=now] .sums button').click()");
+    reader.wait("location.search.includes('labels=pod%3D%22a%22')");
+    reader.wait_for(2, "clean");
+
     // The address is all that somebody else needs.
     let address = reader.eval("location.href").as_str().unwrap().to_owned();
     let table = reader.table();

@@ -13,6 +13,7 @@ const asked = {
   base: null, // the side that it is compared with
   compare: "", // by which rule the base follows the other side: before, hour, day; same and other: not at all
   view: "difference",
+  by: "", // the label whose values have colours of their own over time
   search: "",
   sort: "",
   up: false,
@@ -29,6 +30,7 @@ function loadAddress() {
   asked.now = { service: text("service", ""), labels: text("labels", ""), from: text("from", "now-1h"), until: text("until", "now") };
   asked.compare = text("compare", "");
   asked.base = asked.compare ? Object.fromEntries(SIDE_FIELDS.map((field) => [field, text(`base-${field}`, asked.now[field])])) : null;
+  asked.by = text("by", "");
   asked.view = text("view", "difference");
   asked.search = text("search", "");
   asked.sort = SORTS.includes(text("sort", "")) ? text("sort") : "";
@@ -47,6 +49,7 @@ function saveAddress(isStep = false) {
   set("until", asked.now.until, "now");
   set("compare", asked.compare);
   if (asked.base) for (const field of SIDE_FIELDS) set(`base-${field}`, asked.base[field], asked.now[field]);
+  set("by", asked.by);
   set("view", asked.view, "difference");
   set("search", asked.search);
   set("sort", asked.sort);

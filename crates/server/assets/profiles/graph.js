@@ -16,13 +16,15 @@ function svgAddress(side, range, base, baseRange) {
 // Shows documents; each has an address and a heading, or only a heading when there is nothing in it.
 function drawGraphs(shown) {
   graphs = [];
+  find("detail").textContent = "";
   const keep = find("graphs").style.minHeight;
   find("graphs").style.minHeight = `${find("graphs").offsetHeight}px`;
   find("graphs").replaceChildren(...shown.map(({ address, heading }) => {
     if (!address) return el("div", { class: "graph" }, el("h3", {}, heading), el("p", { class: "quiet" }, "No samples in this time."));
     const frame = el("iframe", { title: `Flame graph: ${heading}`, src: address });
+    // Their script has its first turn after it is loaded.
     frame.addEventListener("load", () => setTimeout(() => opened(frame, keep), 0));
-    return el("div", { class: "graph" }, shown.length > 1 ? el("h3", {}, heading) : null, frame);
+    return el("div", { class: "graph" }, shown.length > 1 ? el("h3", {}, heading) : null, el("div", { class: "window" }, frame));
   }));
   find("svg").hidden = shown.length !== 1 || !shown[0].address;
   if (shown[0]?.address) find("svg").href = shown[0].address;
@@ -48,6 +50,10 @@ function opened(frame, minHeight) {
     else if (event.target.id === "unzoom") asked.frames = [];
     else return;
     zoomed();
+  });
+  page.addEventListener("mouseover", (event) => {
+    const box = graph.boxes.find(({ group }) => group.contains(event.target));
+    if (box) find("detail").textContent = box.title;
   });
   page.addEventListener("keydown", (event) => keyInGraph(graph, event));
   if (asked.frames.length) zoomTo(graph, asked.frames);
@@ -115,6 +121,7 @@ function focusBox(graph, box) {
   for (const { group } of graph.boxes) if (group.getAttribute("tabindex") === "0") group.setAttribute("tabindex", "-1");
   box.group.setAttribute("tabindex", "0");
   box.group.focus({ preventScroll: true });
+  box.group.scrollIntoView({ block: "nearest" });
   box.group.querySelector("rect").dispatchEvent(new graph.window.MouseEvent("mouseover", { bubbles: true }));
 }
 

@@ -121,9 +121,9 @@ function drawAnswer(sides, { nodes, wholes }, columns) {
   const isDifference = base && asked.view === "difference";
   find("view").hidden = !base;
   for (const input of find("view").querySelectorAll("input")) input.checked = input.value === asked.view;
-  find("graph-note").textContent = isDifference ? "as wide as after; red: more of its own than before, blue: less, as shares" : "";
+  find("graph-note").textContent = isDifference ? "as wide as the selection; red: more of its own than in the baseline, blue: less, in full from 5 % of all on" : "";
   if (isDifference) drawGraphs([{ heading: "difference", address: wholes[1] > 0n && svgAddress(now, range, base, baseRange) }]);
-  else drawGraphs(sides.map(([side, time], n) => ({ heading: sides.length === 1 ? asked.now.service || "all services" : n ? "After" : "Before", address: wholes[n] > 0n && svgAddress(side, time) })));
+  else drawGraphs(sides.map(([side, time], n) => ({ heading: sides.length === 1 ? asked.now.service || "all services" : n ? "Selection" : "Baseline", address: wholes[n] > 0n && svgAddress(side, time) })));
   drawTable();
 }
 
@@ -133,7 +133,7 @@ function drawEmpty() {
   const commands = [
     ["This machine’s processes, as root", `throughline agent --send ${origin}`],
     ["A client of Pyroscope: its server address, here of Python", `pyroscope.configure(application_name="my.app", server_address="${origin}")`],
-    ["An OpenTelemetry collector or SDK, profiles over HTTP", `OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT=${origin}/v1development/profiles`],
+    ["OTLP profiles over HTTP, protobuf or JSON", `${origin}/v1development/profiles`],
     ["Folded stacks of any tool", `curl --data-binary @stacks.folded '${origin}/ingest?name=my.app&format=folded&from=now-10s&until=now'`],
   ];
   find("empty").replaceChildren(el("h2", {}, "No profile has come in the last seven days"), el("p", {}, "Clients push them to this address:"),

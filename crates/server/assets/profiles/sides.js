@@ -2,6 +2,9 @@
 
 const COLUMNS = 120;
 const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900];
+// Values of a label with colours of their own, and what the others are called.
+const GROUPS = 7;
+const OTHERS = "all others";
 const panels = new Map();
 
 function panelOf(key) {
@@ -17,10 +20,12 @@ function panelOf(key) {
   const ticks = el("div", { class: "ticks", "aria-hidden": "true" });
   const note = el("p", { class: "quiet", id: id("note") });
   const wider = el("button", { type: "button" }, "wider");
-  const section = el("section", { class: "side", "data-side": key, "aria-label": key === "base" ? "Compared with" : "Selection" },
-    el("div", { class: "choices" }, key === "base" ? el("h2", {}, "Before") : el("h2", { class: "when-compared" }, "After"), field("service", "Service", service), field("labels", "Labels", labels), name, value,
-      field("last", "Time", last), from, el("span", { class: "quiet" }, "–"), until, wider, note), plot, ticks);
-  const panel = { key, section, service, labels, name, value, last, from, until, plot, ticks, note, columns: [] };
+  const by = el("select", { id: id("by") });
+  const legend = el("ul", { class: "sums" });
+  const section = el("section", { class: "side", "data-side": key, "aria-label": key === "base" ? "Baseline" : "Selection" },
+    el("div", { class: "choices" }, key === "base" ? el("h2", {}, "Baseline") : el("h2", { class: "when-compared" }, "Selection"), field("service", "Service", service), field("labels", "Labels", labels), name, value,
+      field("last", "Time", last), from, el("span", { class: "quiet" }, "–"), until, wider, field("by", "By", by), note), plot, ticks, legend);
+  const panel = { key, section, service, labels, name, value, last, from, until, plot, ticks, note, by, legend, columns: [] };
   panels.set(key, panel);
 
   const change = (fields) => {
@@ -44,6 +49,7 @@ function panelOf(key) {
       change({ [end]: text.startsWith("now") || Number.isNaN(time) ? text : String(time) });
     });
   }
+  by.addEventListener("change", () => { asked.by = by.value; reload(); });
   wider.addEventListener("click", () => {
     const { start, end } = rangeOf(asked[key], Date.now());
     const more = Math.floor((end - start) / 2);
@@ -75,6 +81,8 @@ function drawChoices(panel, services, names) {
   panel.labels.value = side.labels;
   panel.name.replaceChildren(el("option", { value: "" }, "add…"), ...names.map((name) => el("option", { value: name }, nameText(name))));
   panel.value.hidden = true;
+  panel.by.replaceChildren(el("option", { value: "" }, "nothing"), ...[...new Set(["service_name", ...names, ...(asked.by ? [asked.by] : [])])].map((name) => el("option", { value: name }, nameText(name))));
+  panel.by.value = asked.by;
   const isLast = side.until === "now" && side.from.startsWith("now-");
   const given = isLast ? side.from.slice(4) : "";
   panel.last.replaceChildren(el("option", { value: "" }, isLast && !LAST.includes(given) ? `last ${given}` : "fixed"), ...LAST.map((length) => el("option", { value: length }, `last ${length.replace("m", " min").replace("h", " h")}`)));
@@ -85,28 +93,40 @@ function drawChoices(panel, services, names) {
 
 // ---- over time ----
 
-// The querier's point covers the step that ends with it.
+// The querier's point covers the step that ends with it. A column has a value for each of the groups, the largest first.
 async function columnsOf(side, { start, end }) {
   const step = STEPS_S.find((seconds) => (end - start) / 1000 / seconds <= COLUMNS) ?? Math.ceil((end - start) / 1000 / COLUMNS);
   const stepMs = step * 1000;
-  const { series = [] } = await ask("SelectSeries", { ...questionOf(side, { start: start + stepMs, end: end + stepMs }), step });
-  const byTime = new Map(series.flatMap(({ points = [] }) => points.map(({ timestamp, value }) => [Number(timestamp), Number(value ?? 0)])));
-  return Array.from({ length: Math.max(1, Math.ceil((end - start) / stepMs)) }, (_, n) => {
+  const { series = [] } = await ask("SelectSeries", { ...questionOf(side, { start: start + stepMs, end: end + stepMs }), step, groupBy: asked.by ? [asked.by] : [] });
+  const groups = series.map(({ labels = [], points = [] }) => {
+    const byTime = new Map(points.map(({ timestamp, value }) => [Number(timestamp), Number(value ?? 0)]));
+    return { name: labels[0]?.value ?? "", byTime, total: [...byTime.values()].reduce((all, value) => all + value, 0) };
+  }).sort((a, b) => b.total - a.total);
+  const names = groups.slice(0, GROUPS).map(({ name }) => name);
+  if (groups.length > GROUPS) names.push(OTHERS);
+  const columns = Array.from({ length: Math.max(1, Math.ceil((end - start) / stepMs)) }, (_, n) => {
     const from = start + n * stepMs;
-    return { from, until: Math.min(from + stepMs, end), stepMs, value: byTime.get(from + stepMs) ?? 0 };
+    const values = names.map(() => 0);
+    groups.forEach(({ byTime }, at) => { values[Math.min(at, GROUPS)] += byTime.get(from + stepMs) ?? 0; });
+    return { from, until: Math.min(from + stepMs, end), stepMs, values, value: values.reduce((all, value) => all + value, 0) };
   });
+  return { columns, groups: names.map((name, at) => ({ name, total: groups.slice(at, at === GROUPS ? undefined : at + 1).reduce((all, { total }) => all + total, 0) })) };
 }
 
-function drawColumns(panel, columns, total) {
+function drawColumns(panel, { columns, groups }, total) {
   panel.columns = columns;
   const highest = Math.max(...columns.map((column) => column.value), 1e-9);
   const [first, last] = [columns[0], columns[columns.length - 1]];
   const words = (at) => timeText(BigInt(Math.round(at)) * 1000000n, false).slice(0, 19);
   const drawn = columns.map((column, n) => {
-    const bar = el("span", { class: "part" });
-    bar.style.height = `${(100 * column.value) / highest}%`;
+    const parts = column.values.map((value, group) => {
+      const part = el("span", { class: "part", "data-group": asked.by ? group : null });
+      part.style.height = `${(100 * value) / highest}%`;
+      return part;
+    });
     const about = `${words(column.from)} UTC: ${rateText(column.value, column.stepMs)}`;
-    return el("button", { type: "button", class: "column", "data-value": column.value, tabindex: n === 0 ? "0" : "-1", title: about, "aria-label": about }, bar);
+    const split = asked.by ? groups.map(({ name }, group) => `\n${nameText(name)}: ${rateText(column.values[group], column.stepMs)}`).join("") : "";
+    return el("button", { type: "button", class: "column", "data-value": column.value, tabindex: n === 0 ? "0" : "-1", title: about + split, "aria-label": about }, ...parts);
   });
   panel.plot.replaceChildren(el("span", { class: "most" }, rateText(highest, first.stepMs)), ...drawn);
   panel.plot.setAttribute("aria-label", "Over time. Drag, or Enter on a first and a last column, chooses a time.");
@@ -117,9 +137,27 @@ function drawColumns(panel, columns, total) {
     return label;
   });
   panel.ticks.replaceChildren(...labels);
+  drawLegend(panel, groups);
   const length = last.until - first.from;
   panel.note.replaceChildren(el("strong", { "data-total": String(total), title: exactText(total) }, amountText(total)),
     ` in ${durationText(length * 1e6)}${unitOf(asked.type) === "nanoseconds" ? `, ${rateText(total, length)}` : ""}`);
+}
+
+// Each value with its share; one that is pressed is the only one from then on.
+function drawLegend({ key, legend }, groups) {
+  legend.hidden = !asked.by;
+  if (!asked.by) return;
+  const all = groups.reduce((sum, { total }) => sum + total, 0);
+  const only = (name) => {
+    if (asked.by === "service_name") asked[key].service = name;
+    else asked[key].labels = [asked[key].labels.trim().replace(/,$/, ""), `${asked.by}=${JSON.stringify(name)}`].filter(Boolean).join(",");
+    if (key === "base") asked.compare = "other";
+    reload();
+  };
+  legend.replaceChildren(...groups.map(({ name, total }, group) => {
+    const text = group < GROUPS ? el("button", { type: "button", class: "link", title: "only this", onclick: () => only(name) }, name === "" ? "(none)" : nameText(name)) : OTHERS;
+    return el("li", { "data-value": total }, el("span", { class: "swatch", "data-group": group }), text, ` ${shareText(total, all)}`);
+  }));
 }
 
 function watchDrag(panel, choose) {

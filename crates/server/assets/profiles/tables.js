@@ -16,7 +16,7 @@ function figureOf(key, { name, selves, totals }) {
 }
 
 const columnsOfTable = () => (functions.wholes.length === 2
-  ? [["name", "Function"], ["total_change", "total, change"], ["base_total", "total before"], ["total", "total after"], ["self_change", "self, change"], ["base_self", "self before"], ["self", "self after"]]
+  ? [["name", "Function"], ["total_change", "total, change"], ["base_total", "baseline"], ["total", "selection"], ["self_change", "self, change"], ["base_self", "baseline"], ["self", "selection"]]
   : [["name", "Function"], ["self", "self"], ["total", "total"]]);
 
 function drawTable() {

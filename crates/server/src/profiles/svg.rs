@@ -41,7 +41,9 @@ const DEPTHS: [usize; 6] = [1024, 512, 256, 128, 64, 32];
 const MAX_NAME_BYTES: usize = 256;
 /// The sum of a graph that a browser computes with exactly (2^53); larger values are drawn in multiples of a power of two.
 const MAX_SUM: u128 = 1 << 53;
-/// What follows a frame of a difference that has a handler: the document's only one, which `inferno` writes.
+/// The change that has the full colour in a difference, as a part of all: smaller ones would look as grave where there are no larger ones.
+const FULL_COLOUR: u128 = 20;
+/// The one handler of a document, which `inferno` writes.
 const HANDLER: &str = "init(evt)";
 
 #[derive(Debug, Deserialize)]
@@ -196,6 +198,10 @@ impl Stacks {
             };
             lines.push(line);
         }
+        if self.is_diff {
+            // As wide as nothing, so it is not drawn; the greatest change decides how deep colours are.
+            lines.push(format!("scale {} 0", (right >> shift) / FULL_COLOUR));
+        }
         (lines, shift)
     }
 
@@ -284,7 +290,7 @@ fn options(theme: Theme) -> Options<'static> {
     options.flame_chart = true;
     options.font_size = 12;
     options.frame_height = 19;
-    options.min_width = 0.02;
+    options.min_width = 0.04;
     options.text_truncate_direction = TextTruncateDirection::Right;
     options.title = "\u{a0}".to_owned();
     options
@@ -397,7 +403,22 @@ mod tests {
         let left = tree(&[(&["main", "a"], 10), (&["main", "b"], 10)]);
         let right = tree(&[(&["main", "a"], 3_000), (&["main", "b"], 1_000)]);
         let (lines, _) = Stacks::of_both(&left, &right, 100).lines();
-        assert_eq!(lines, ["main;a 2000 3000", "main;b 2000 1000"]);
+        assert_eq!(lines, ["main;a 2000 3000", "main;b 2000 1000", "scale 200 0"]);
+    }
+
+    #[test]
+    fn a_small_change_looks_small() {
+        let fill = |left: i64, right: i64| {
+            let side = |a| tree(&[(&["a"], a), (&["b"], 100_000 - a)]);
+            let document = document(&Stacks::of_both(&side(left), &side(right), 100), Theme::Light);
+            assert!(!document.contains("scale ("), "{document}");
+            let rest = document.split_once("<title>a (").expect("the frame").1;
+            let fill = rest.split_once("fill=\"rgb(").expect("a colour").1;
+            fill.split(',').nth(1).expect("its green").parse::<u8>().expect("a number")
+        };
+        let (none, small, large) =
+            (fill(50_000, 50_000), fill(50_000, 50_500), fill(50_000, 56_000));
+        assert!(none > small && small > 200 && large < 110, "{none} {small} {large}");
     }
 
     #[test]

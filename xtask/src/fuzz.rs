@@ -35,6 +35,9 @@ const TIMEOUT_S: u32 = 10;
 /// The magic numbers of packetised metadata.
 const METADATA_MAGICS: [[u8; 4]; 2] = [[0x57, 0x1D, 0xD1, 0x75], [0x75, 0xD1, 0x1D, 0x57]];
 
+/// A message in a frame, and a deadline.
+const GRPC: [&[u8]; 2] = [b"\0\0\0\0\x02ab", b"10S"];
+
 /// What servers of NATS say.
 const NATS: [&[u8]; 4] = [
     b"INFO {\"max_payload\":1048576,\"headers\":true}\r\nPING\r\n+OK\r\n",
@@ -213,6 +216,7 @@ fn debugged(corpus: &Path) -> anyhow::Result<usize> {
 fn written(target: &str) -> Option<&'static [&'static [u8]]> {
     match target {
         "flame" => Some(&FLAME),
+        "grpc" => Some(&GRPC),
         "nats" => Some(&NATS),
         _ => None,
     }

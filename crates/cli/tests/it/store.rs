@@ -196,17 +196,18 @@ fn profiles_of_the_agent_are_pushed_and_shown() {
     };
     // A packet says who it is by either protocol, and so counts once however often it comes.
     let to_pyroscope = format!("pyroscope+{}", store.url);
+    let by_grpc = store.url.replace("http://", "grpc://");
     let mut totals = Vec::new();
-    for to in [&to_pyroscope, &to_pyroscope, &store.url] {
+    for to in [&to_pyroscope, &to_pyroscope, &store.url, &by_grpc] {
         run(&["send", "busy.otlp.gz", "--to", to]);
         totals.push(total(&store));
     }
-    for _ in 0..2 {
-        run(&["send", "busy.otlp.gz", "--to", &other.url]);
+    for to in [other.url.replace("http://", "grpc://"), other.url.clone()] {
+        run(&["send", "busy.otlp.gz", "--to", &to]);
         totals.push(total(&other));
     }
     assert!(totals[0] > 50_000_000, "{totals:?}");
-    assert_eq!(totals, [totals[0]; 5]);
+    assert_eq!(totals, [totals[0]; 6]);
     let services = store.ask("LabelValues", &json!({ "name": "service_name" }));
     let service = services["names"][0].as_str().unwrap();
     let graph = &store.ask("SelectMergeStacktraces", &asked(service))["flamegraph"];

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use axum::http::Version;
 use intake::Limits;
 
-use super::store::Store;
+use super::store::{Store, gzip};
 
 /// Programs stop by themselves much earlier.
 const WATCHDOG_S: &str = "120";
@@ -39,6 +40,19 @@ const timer = setInterval(() => {
     Pyroscope.stop();
   }
 }, 1);
+"#;
+
+const JAVA: &str = r#"
+public class Busy {
+    static long javaIsBusy(long end) {
+        long n = 0;
+        while (System.nanoTime() < end) for (int i = 0; i < 1000; i++) n = (n * 31 + i) & 0xffff;
+        return n;
+    }
+    public static void main(String[] args) {
+        System.out.println(javaIsBusy(System.nanoTime() + 3_000_000_000L));
+    }
+}
 "#;
 
 /// OpenTelemetry's messages over grpcio, as the collector's exporter sends them.
@@ -130,6 +144,29 @@ fn what_node_does_is_shown() {
     run(program("node").env("NODE_PATH", modules).args(["-e", NODE]), &store);
     check(&store, "clients.node", WALL, "nodeIsBusy");
     check(&store, "clients.node", "wall:cpu:nanoseconds:wall:nanoseconds", "nodeIsBusy");
+}
+
+/// A recording of the JDK in a form, as Pyroscope's agent for Java sends those of async-profiler: the agent is in no registry of packages.
+#[test]
+fn what_java_records_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("Busy.java");
+    std::fs::write(&source, JAVA).unwrap();
+    let file = folder.path().join("busy.jfr");
+    let option = format!("-XX:StartFlightRecording=settings=profile,filename={}", file.display());
+    let ran = program("java").arg(option).arg(&source).output().unwrap();
+    if !ran.status.success() {
+        return testkit::skip("no JDK of 11 or later is installed");
+    }
+    let recording = gzip(&std::fs::read(&file).unwrap());
+    let part = b"--xx\r\nContent-Disposition: form-data; name=\"jfr\"; filename=\"jfr\"\r\n\r\n";
+    let form = [part.as_slice(), &recording, b"\r\n--xx--\r\n"].concat();
+    let store = Store::start_now(Limits::default());
+    let path = "/ingest?name=clients.java%7B%7D&spyName=javaspy&sampleRate=100&format=jfr";
+    let fields = [("content-type", "multipart/form-data; boundary=xx")];
+    let reply = store.post(Version::HTTP_11, path, &fields, form);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    check(&store, "clients.java", CPU, "Busy.javaIsBusy");
 }
 
 #[test]

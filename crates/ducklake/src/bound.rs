@@ -6,7 +6,7 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{ToSpan, Unit};
 
-/// The longest text and bytes that a bound is made of: what DuckDB writes at most.
+/// The longest text that is a bound: what DuckDB writes at most.
 pub const MAX_BOUND_BYTES: usize = 256;
 
 /// A value that no value of a column is below, or none above. Bounds of one column have one kind.
@@ -27,8 +27,6 @@ pub enum Bound {
     },
     /// Compared by its bytes; at most [`MAX_BOUND_BYTES`] of them, none zero.
     Text(String),
-    /// At most [`MAX_BOUND_BYTES`]; written in hexadecimal digits.
-    Bytes(Vec<u8>),
 }
 
 impl Bound {
@@ -40,7 +38,6 @@ impl Bound {
             Self::Time { nanos, .. } => time(*nanos).is_some(),
             // PostgreSQL has no texts with a zero.
             Self::Text(text) => text.len() <= MAX_BOUND_BYTES && !text.contains('\0'),
-            Self::Bytes(bytes) => bytes.len() <= MAX_BOUND_BYTES,
         };
         is_writable.then_some(self)
     }
@@ -66,7 +63,6 @@ impl Bound {
                 Some(Self::Time { nanos, is_utc: *is_utc })
             }
             Self::Text(_) => Some(Self::Text(text.to_owned())),
-            Self::Bytes(_) => bytes(text).map(Self::Bytes),
         }
     }
 }
@@ -88,7 +84,6 @@ impl fmt::Display for Bound {
                 None => write!(f, "{nanos} ns"),
             },
             Self::Text(text) => f.write_str(text),
-            Self::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02X}")),
         }
     }
 }
@@ -103,17 +98,6 @@ fn time(nanos: i128) -> Option<DateTime> {
     let time = jiff::Timestamp::from_nanosecond(nanos).ok()?;
     let time = TimeZone::UTC.to_datetime(time);
     (time.year() >= 0).then_some(time)
-}
-
-fn bytes(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> =
-        text.chars().map(|digit| u8::try_from(digit.to_digit(16)?).ok()).collect();
-    let digits = digits?;
-    let pairs = digits.chunks_exact(2);
-    pairs
-        .remainder()
-        .is_empty()
-        .then(|| pairs.map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect())
 }
 
 #[cfg(test)]
@@ -141,7 +125,6 @@ mod tests {
         check(&utc(1_704_164_645_123_456_000), "2024-01-02 03:04:05.123456+00");
         check(&clock(-1), "1969-12-31 23:59:59.999999999");
         check(&Bound::Text("b'é\nq".to_owned()), "b'é\nq");
-        check(&Bound::Bytes(vec![1, 0xff, 0x41]), "01FF41");
     }
 
     #[test]
@@ -149,7 +132,6 @@ mod tests {
         assert_eq!(Bound::Integer(0).read_like("x"), None);
         assert_eq!(Bound::Date(0).read_like("2024-02-31"), None);
         assert_eq!(Bound::Time { nanos: 0, is_utc: true }.read_like("2024-01-02 03:04:05"), None);
-        assert_eq!(Bound::Bytes(Vec::new()).read_like("012"), None);
         assert_eq!(Bound::Boolean(true).read_like("2"), None);
     }
 

@@ -81,6 +81,7 @@ fn changes(table: &Table, change: &Change<'_>) -> String {
 }
 
 /// Rows of files to add, and sums over them.
+#[derive(Default)]
 struct FileRows {
     files: Vec<Vec<Value>>,
     statistics: Vec<Vec<Value>>,
@@ -95,9 +96,7 @@ fn file_rows(
     snapshot: Snapshot,
     next_row_id: i64,
 ) -> Result<FileRows> {
-    let next_file_id = snapshot.next_file_id;
-    let none = (Vec::new(), Vec::new());
-    let mut all = FileRows { files: none.0, statistics: none.1, next_file_id, rows: 0, bytes: 0 };
+    let mut all = FileRows { next_file_id: snapshot.next_file_id, ..FileRows::default() };
     for file in add {
         let number = |what, found: u64| {
             let too_large = |_| Error::TooLarge { path: file.path.clone(), what, found };
@@ -133,7 +132,6 @@ fn file_rows(
             let nulls = count(column.nulls).transpose()?;
             let [min, max] =
                 [&column.min, &column.max].map(|bound| bound.as_ref().map(ToString::to_string));
-            let none = Value::Null;
             all.statistics.push(row![
                 id,
                 table.id,
@@ -143,8 +141,8 @@ fn file_rows(
                 nulls,
                 min,
                 max,
-                none,
-                Value::Null
+                Value::Null,
+                Value::Null,
             ]);
         }
         all.next_file_id += 1;

@@ -12,7 +12,7 @@ use crate::tables::{Kind, Relation};
 
 /// How many rows, or values of a list, one statement has. Few sizes, so that the database prepares few statements; the largest
 /// with 16 columns stays far below what SQLite (32,766) and PostgreSQL (65,535) bind.
-const SIZES: [usize; 3] = [128, 16, 1];
+const SIZES: [usize; 4] = [128, 32, 8, 1];
 
 /// A value of a row.
 #[derive(Debug, Clone, PartialEq)]
@@ -155,7 +155,7 @@ mod tests {
         let sizes: Vec<_> = parts(&list).map(|(part, places)| (part.len(), places)).collect();
         assert_eq!(sizes, [(128, 128), (128, 128), (44, 128)]);
         let sizes: Vec<_> = parts(&list[..3]).map(|(part, places)| (part.len(), places)).collect();
-        assert_eq!(sizes, [(3, 16)]);
+        assert_eq!(sizes, [(3, 8)]);
         assert_eq!(filled(&[1, 2], 4).collect::<Vec<_>>(), [&1, &2, &2, &2]);
         assert_eq!(super::list(3, 2), "($3, $4)");
     }

@@ -103,17 +103,16 @@ impl ColumnStatistics {
 /// The smallest and the largest value.
 fn bounds(statistics: &Statistics, leaf: &Type) -> [Option<Bound>; 2] {
     let kind = statistics.physical_type();
-    // How texts and bytes were compared by early writers is not said.
-    let is_text = matches!(kind, Physical::BYTE_ARRAY | Physical::FIXED_LEN_BYTE_ARRAY);
-    if is_text && statistics.is_min_max_deprecated() {
+    // How texts were compared by early writers is not said.
+    if kind == Physical::BYTE_ARRAY && statistics.is_min_max_deprecated() {
         return [None, None];
     }
     [statistics.min_bytes_opt(), statistics.max_bytes_opt()]
         .map(|value| bound(value?, kind, leaf)?.written())
 }
 
-/// A value. None where DuckDB's order or text of a type is not ours; none of floating numbers, as Parquet does not say whether there are
-/// others that are no numbers, which are the largest to DuckDB.
+/// A value. None where DuckDB's order or text of a type is not ours; none of bytes, which DuckDB writes in two ways; none of floating
+/// numbers, as Parquet does not say whether there are others that are no numbers, which are the largest to DuckDB.
 fn bound(value: &[u8], kind: Physical, leaf: &Type) -> Option<Bound> {
     let info = leaf.get_basic_info();
     let is_plain = info.converted_type() == ConvertedType::NONE;
@@ -148,9 +147,6 @@ fn bound(value: &[u8], kind: Physical, leaf: &Type) -> Option<Bound> {
         }
         (Physical::BYTE_ARRAY, Some(LogicalType::String)) => {
             str::from_utf8(value).ok().map(|text| Bound::Text(text.to_owned()))
-        }
-        (Physical::BYTE_ARRAY | Physical::FIXED_LEN_BYTE_ARRAY, None) if is_plain => {
-            Some(Bound::Bytes(value.to_vec()))
         }
         _ => None,
     }

@@ -293,6 +293,14 @@ pub(crate) fn check(duckdb: &mut DuckDb, table: &str, rows: &[Row]) {
     assert_eq!(labels, json!(rows.len()));
     let ids = duckdb.value(&format!("SELECT count(DISTINCT id) FROM {table}"));
     assert_eq!(ids, json!(rows.iter().map(|row| row.at).collect::<BTreeSet<_>>().len()));
+    if let Some(row) = rows.first() {
+        let id = format!("{:032x}", row.at);
+        let found = duckdb.value(&format!("SELECT count(*) FROM {table} WHERE id = unhex('{id}')"));
+        assert_eq!(found, json!(1));
+        let found =
+            duckdb.value(&format!("SELECT count(*) FROM {table} WHERE host = '{}'", row.host));
+        assert_eq!(found, json!(hosts().filter(|host| *host == row.host).count()));
+    }
     let samples = duckdb.value(&format!(
         "SELECT sum(sample.value)::BIGINT FROM (SELECT unnest(samples) AS sample FROM {table}) WHERE sample.value > 5"
     ));

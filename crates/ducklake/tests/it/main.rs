@@ -10,3 +10,6 @@ mod lake;
 mod random;
 mod readers;
 mod reference;
+mod refusals;
+mod speed;
+mod statistics;

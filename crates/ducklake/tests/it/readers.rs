@@ -3,10 +3,12 @@
 use std::fs;
 use std::num::NonZeroU32;
 
-use ducklake::{Change, Error, Expired, Keep, Numbers, Result, SnapshotId};
+use ducklake::{Bound, Change, Error, Expired, Keep, Numbers, Result, SnapshotId};
 use model::Timestamp;
 use serde_json::json;
+use testkit::postgres::Postgres;
 
+use crate::duckdb::DuckDb;
 use crate::lake::{BEGIN, Lake, Row, Version, check, rows};
 
 /// One test for each database that can keep a catalogue.
@@ -40,6 +42,7 @@ in_each_database! {
     columns_that_are_added_are_null_in_older_files = adds_columns;
     views_are_read_and_changed = makes_views;
     writers_wait_for_each_other = waits;
+    duckdb_writes_in_turn_and_deletes_what_is_scheduled = writes_in_turn;
 }
 
 async fn reads_what_is_live(mut lake: Lake) {
@@ -281,4 +284,83 @@ async fn waits(mut lake: Lake) {
     assert_eq!(snapshots, json!(2 + 3 * EACH));
     let row_ids = duckdb.value("SELECT count(DISTINCT rowid) FROM samples");
     assert_eq!(row_ids, json!(3 * EACH));
+}
+
+/// A session that writes files, too.
+fn writer(lake: &Lake) -> DuckDb {
+    DuckDb::attach_with(&lake.address, "DATA_INLINING_ROW_LIMIT 0")
+}
+
+const INSERTION: &str = "INSERT INTO samples SELECT make_timestamp_ns(epoch_ns(begin) + 86_400_000_000_000), host || '-later', value, id, samples, labels FROM samples AT (VERSION => 2)";
+
+/// What [`INSERTION`] adds to these rows.
+fn inserted(rows: &[Row]) -> Vec<Row> {
+    let later = rows.iter().map(|row| Row {
+        at: row.at + 86_400_000_000_000,
+        host: format!("{}-later", row.host),
+        ..row.clone()
+    });
+    later.collect()
+}
+
+async fn writes_in_turn(mut lake: Lake) {
+    let mut duckdb = writer(&lake);
+    let first = rows(0..10);
+    lake.commit(&[("a.parquet", first.clone())], &[]).await.unwrap();
+    duckdb.rows(INSERTION);
+    let after = lake.commit(&[("b.parquet", rows(10..20))], &["a.parquet"]).await.unwrap();
+    assert_eq!(after.get(), 4);
+    let counts = duckdb.rows(
+        "SELECT count(*), count(*) FILTER (host LIKE '%-later'), count(DISTINCT rowid), max(begin)::VARCHAR FROM samples",
+    );
+    let last = inserted(&first).iter().map(|row| row.at).max().unwrap();
+    let last = Bound::Time { nanos: last.into(), is_utc: false }.to_string();
+    assert_eq!(counts, json!([[20, 10, 20, last]]));
+
+    let at = lake.now();
+    let expired = expire(&mut lake, Keep::Last(NonZeroU32::MIN), at).await;
+    assert_eq!(expired, Expired { snapshots: 4, files: 1 });
+    let path = lake.folder.path().join("blocks/a.parquet");
+    assert!(path.exists());
+    let cleaned = duckdb.rows("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)");
+    assert_eq!(cleaned, json!([[path.display().to_string()]]));
+    assert!(!path.exists());
+    let scheduled = ducklake::scheduled(&mut lake.connection, at, 9).await.unwrap();
+    assert_eq!(scheduled, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn duckdb_waits_for_a_transaction_in_postgresql() {
+    if !DuckDb::is_there() {
+        return;
+    }
+    let Some(server) = Postgres::start() else { return };
+    let mut lake = Lake::postgres(&server).await;
+    lake.commit(&[("a.parquet", rows(0..10))], &[]).await.unwrap();
+    let file = lake.write("b.parquet", &rows(10..20));
+    let mut duckdb = writer(&lake);
+    let mut transaction = ducklake::begin(&mut lake.connection).await.unwrap();
+    let change = Change { add: &[file], end: &[], message: None };
+    let at = Timestamp::from_nanos(BEGIN);
+    let ours = ducklake::commit(&mut transaction, &lake.table, &change, at).await.unwrap();
+    let insertion = std::thread::spawn(move || {
+        duckdb.rows(INSERTION);
+        duckdb
+    });
+    let mut watcher = ducklake::connect(&lake.url).await.unwrap();
+    let waiting = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    loop {
+        let (count,): (i64,) = sqlx::query_as(waiting).fetch_one(&mut watcher).await.unwrap();
+        if count > 0 {
+            break;
+        }
+        assert!(!insertion.is_finished(), "it did not wait");
+    }
+    transaction.commit().await.unwrap();
+    let mut duckdb = insertion.join().unwrap();
+    let snapshots =
+        duckdb.rows("SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1 DESC LIMIT 2");
+    assert_eq!(snapshots, json!([[ours.get() + 1], [ours.get()]]));
+    let rows = duckdb.rows("SELECT count(*), count(DISTINCT rowid) FROM samples");
+    assert_eq!(rows, json!([[30, 30]]));
 }

@@ -20,8 +20,6 @@ use crate::endpoints::{Answers, router};
 use crate::live::endpoints::Live;
 use crate::{AnswerSource, Error, LiveSource};
 
-/// Connections served at once; further ones wait in the system's backlog.
-const MAX_CONNECTIONS: usize = 128;
 /// Bytes of request line and fields together.
 const MAX_HEAD_BYTES: u16 = 16 << 10;
 /// Time for the next request's head to arrive, and so also for a connection to stay idle.
@@ -58,32 +56,39 @@ pub async fn serve(
     let live = live.map(|live| Live::new(live, answers.run(), stop.clone()));
     let services =
         |local, going: &_| router(answers.clone(), live.as_ref().map(|live| live.on(going)), local);
-    serve_until(listener, Versions::Http1, services, admits, shutdown, (closing, stop)).await
+    serve_until(listener, Port::PAGE, services, admits, shutdown, (closing, stop)).await
 }
 
-/// Versions of HTTP that are spoken.
+/// What a port takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Versions {
-    /// 1.1 only.
-    Http1,
-    /// And 2, to those that begin with it (RFC 9113, section 3.3), for gRPC.
-    Http1And2,
+pub(crate) struct Port {
+    /// Connections served at once; further ones wait in the system's backlog.
+    connections: usize,
+    /// Whether those who begin with HTTP/2 (RFC 9113, section 3.3) are understood.
+    has_http2: bool,
+}
+
+impl Port {
+    /// For browsers.
+    pub(crate) const PAGE: Self = Self { connections: 128, has_http2: false };
+    /// For programs, each of which keeps a connection: some 20 KB when it is idle. gRPC needs HTTP/2.
+    pub(crate) const STORE: Self = Self { connections: 4_096, has_http2: true };
 }
 
 /// Serves each connection with a service of its own, given the address that it came to and a count of replies that go on by themselves.
 pub(crate) async fn serve_services(
     listener: TcpListener,
-    versions: Versions,
+    port: Port,
     services: impl Fn(SocketAddr, &Arc<AtomicUsize>) -> Router + Send,
     admits: impl Fn(IpAddr, IpAddr) -> bool + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
-    serve_until(listener, versions, services, admits, shutdown, watch::channel(false)).await
+    serve_until(listener, port, services, admits, shutdown, watch::channel(false)).await
 }
 
 async fn serve_until(
     listener: TcpListener,
-    versions: Versions,
+    port: Port,
     services: impl Fn(SocketAddr, &Arc<AtomicUsize>) -> Router + Send,
     admits: impl Fn(IpAddr, IpAddr) -> bool + Send,
     shutdown: impl Future<Output = ()> + Send,
@@ -93,7 +98,7 @@ async fn serve_until(
     let mut connections = JoinSet::new();
     tokio::select! {
         () = shutdown => {}
-        () = accept_all((&listener, address), versions, admits, services, &mut connections, &stop) => {}
+        () = accept_all((&listener, address), port, admits, services, &mut connections, &stop) => {}
     }
     drop(listener);
     closing.send_replace(true);
@@ -103,13 +108,13 @@ async fn serve_until(
 
 async fn accept_all(
     (listener, address): (&TcpListener, SocketAddr),
-    versions: Versions,
+    port: Port,
     admits: impl Fn(IpAddr, IpAddr) -> bool,
     services: impl Fn(SocketAddr, &Arc<AtomicUsize>) -> Router,
     connections: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
 ) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Arc::new(Semaphore::new(port.connections));
     loop {
         // The semaphore is never closed, so a place is always given in the end.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -132,7 +137,7 @@ async fn accept_all(
         let service = services(local, &going);
         let stop = stop.clone();
         connections.spawn(async move {
-            serve_connection(stream, versions, service, &going, stop).await;
+            serve_connection(stream, port, service, &going, stop).await;
             drop(place);
         });
     }
@@ -140,7 +145,7 @@ async fn accept_all(
 
 async fn serve_connection(
     stream: TcpStream,
-    versions: Versions,
+    port: Port,
     service: Router,
     going: &AtomicUsize,
     mut stop: watch::Receiver<bool>,
@@ -149,7 +154,7 @@ async fn serve_connection(
     if !matches!(timeout(HEAD_TIMEOUT, stream.readable()).await, Ok(Ok(()))) {
         return;
     }
-    let builder = builder(versions);
+    let builder = builder(port);
     let mut connection =
         pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let ended = tokio::select! {
@@ -172,7 +177,7 @@ async fn serve_connection(
 }
 
 /// What each version may cost.
-fn builder(versions: Versions) -> auto::Builder<TokioExecutor> {
+fn builder(port: Port) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -186,10 +191,7 @@ fn builder(versions: Versions) -> auto::Builder<TokioExecutor> {
         .max_header_list_size(MAX_HEAD_BYTES.into())
         .keep_alive_interval(HEAD_TIMEOUT)
         .keep_alive_timeout(PING_TIMEOUT);
-    match versions {
-        Versions::Http1 => builder.http1_only(),
-        Versions::Http1And2 => builder,
-    }
+    if port.has_http2 { builder } else { builder.http1_only() }
 }
 
 async fn end_of_life(going: &AtomicUsize) {

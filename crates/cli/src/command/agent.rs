@@ -13,7 +13,7 @@ use anyhow::Context;
 use capture::profile::{Budget, Config, Packer, Report, Seen, keep_little_memory, sample};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::command::profile::{allow_files, say_means};
+use crate::command::profile::{NAMELESS, allow_files, say_means};
 use crate::command::sending::SendingArgs;
 use crate::log;
 use crate::outcome::{Outcome, complain};
@@ -190,7 +190,7 @@ fn watch(
     attributes.extend(args.label.iter().cloned());
     let mut packer = Packer::new(args.window, config.frequency_hz).with_attributes(attributes);
     let mut line = Line::new();
-    allow_files();
+    allow_files(NAMELESS);
     let mut offer = |packet| agent.offer(packet);
     let report = sample(
         config,

@@ -177,7 +177,7 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
         command
     });
     if command.is_none() {
-        allow_files();
+        allow_files(NAMELESS);
     }
     keep_little_memory();
     let mut ran = None;
@@ -191,7 +191,7 @@ fn record(args: RecordArgs) -> anyhow::Result<Outcome> {
             match &mut command {
                 Some(command) => {
                     ran = Some(Ran::start(command, stop));
-                    allow_files();
+                    allow_files(NAMELESS);
                 }
                 None => complain("sampling; Ctrl-C ends"),
             }
@@ -248,13 +248,16 @@ pub(crate) fn say_means(means: Means, off_cpu: bool) {
     complain(&format!("{why}: sampling by copies of stacks, 16 KiB at most{missing}"));
 }
 
-/// Each file that is sampled stays open: as many as the system allows. A command that is run is to have its own bound already.
-pub(crate) fn allow_files() {
+/// Has as many files open as the system allows, and says what happens otherwise. A command that is run is to have its own bound already.
+pub(crate) fn allow_files(otherwise: &str) {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     if setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {
-        complain("no more files may be open than before: functions of some may have no names");
+        complain(&format!("no more files may be open than before: {otherwise}"));
     }
 }
+
+/// Each file that is sampled stays open.
+pub(crate) const NAMELESS: &str = "functions of some may have no names";
 
 /// A command that runs; sampling stops when it has ended.
 struct Ran(thread::JoinHandle<std::io::Result<ExitStatus>>);

@@ -17,6 +17,7 @@ use store::lake::plan::Keep;
 use store::lake::{Lake, Settings};
 use tokio::net::TcpListener;
 
+use crate::command::profile::allow_files;
 use crate::command::relay::PeerArgs;
 use crate::log;
 use crate::outcome::{Outcome, complain};
@@ -75,6 +76,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         anyhow::bail!("--flush: clients wait for it; {} s at most", MAX_FLUSH.as_secs());
     }
     let peers = args.peers.of_page(args.listen)?;
+    allow_files("only so many clients are served at once");
     let io = Io::start().context("cannot start threads")?;
     // A retry that is taken was not forgotten.
     let settings = Settings { retries: nanos(args.take_for), ..Settings::default() };

@@ -45,7 +45,7 @@ use wire::pyroscope::{self as connect, Code};
 
 use self::body::Bodies;
 use crate::Error;
-use crate::connections::{Versions, serve_services};
+use crate::connections::{Port, serve_services};
 use crate::guard::is_for_us;
 
 /// Pushes that are worked on at once, and questions; others wait with their bodies in memory.
@@ -232,7 +232,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     let services = |local, _going: &_| router(&profiles, local);
-    serve_services(listener, Versions::Http1And2, services, admits, shutdown).await
+    serve_services(listener, Port::STORE, services, admits, shutdown).await
 }
 
 fn router(profiles: &Profiles, local: SocketAddr) -> Router {

@@ -1,6 +1,6 @@
 //! What nobody should send: each has a status and words, nothing of it is stored, and others do not wait for it.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 
@@ -218,26 +218,33 @@ fn text_that_is_not_utf_8_is_refused() {
     store.finish();
 }
 
-/// More bodies that do not come than requests are worked on at once.
+/// More bodies that do not come than requests are worked on at once, and than a page has connections.
 #[test]
 fn slow_senders_do_not_slow_others() {
+    const SLOW: usize = 200;
     let limits = Limits { burst_bytes: 1 << 40, ..Limits::default() };
     let store = Store::start_with(limits, true, |_from, _to| true);
-    let begun: Vec<TcpStream> = (0..64)
-        .map(|_| {
-            let mut stream = TcpStream::connect(store.address).unwrap();
-            let head = format!(
-                "POST {INGEST} HTTP/1.1\r\nhost: {}\r\nx-scope-orgid: slow\r\ncontent-length: 99\r\n\r\nhalf",
-                store.address
-            );
-            stream.write_all(head.as_bytes()).unwrap();
-            stream
-        })
-        .collect();
+    let begin = || {
+        let mut stream = TcpStream::connect(store.address).unwrap();
+        let head = format!(
+            "POST /ingest?name=shop.cpu HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nx-scope-orgid: slow\r\ncontent-length: 6\r\n\r\nmai",
+            store.address
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    };
+    let begun: Vec<TcpStream> = (0..SLOW).map(|_| begin()).collect();
     let body = push("shop", &pprof(&[("work", 1)])).encode_to_vec();
     for tenant in ["slow", "other"] {
         let fields = [("content-type", PROTO), ("x-scope-orgid", tenant)];
         assert_eq!(store.post(Version::HTTP_11, PUSH, &fields, body.clone()).status, 200);
     }
-    drop(begun);
+    // All of them were there meanwhile.
+    let ends = begun.into_iter().map(|mut stream| {
+        stream.write_all(b"n 1").unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        said
+    });
+    assert_eq!(ends.filter(|said| said.starts_with("HTTP/1.1 200")).count(), SLOW);
 }

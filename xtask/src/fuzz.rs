@@ -11,8 +11,10 @@ use std::process::Command;
 use anyhow::{Context, bail, ensure};
 use blocks::{BlockId, Node, Piece, Place, Step, Task, Work};
 use clap::Args;
+use intake::Ingest;
 use mapper::SpanRules;
 use mapper::job::{Plan, Survey};
+use model::Timestamp;
 use profile::{
     BuildId, Builder, Frame, FrameKind, Line, Link, Mapping, Names, Packet, Process, Sample,
     SampleKind, Status, Unnamed, Window,
@@ -268,8 +270,8 @@ fn seed(folder: &Path, target: &str) -> anyhow::Result<usize> {
     if target == "lines" {
         return debugged(&corpus);
     }
-    if target == "task" {
-        fs::write(corpus.join("0"), task()?)?;
+    if matches!(target, "block" | "task") {
+        fs::write(corpus.join("0"), if target == "task" { task()? } else { block()? })?;
         return Ok(1);
     }
     if matches!(target, "profile" | "intake_otlp") {
@@ -370,6 +372,15 @@ fn streams_beside(metadata: &Path) -> anyhow::Result<Vec<PathBuf>> {
 #[expect(clippy::print_stdout, reason = "this is the command line of a development tool")]
 fn say(line: &str) {
     println!("{line}");
+}
+
+/// A block of a profile with two stacks.
+fn block() -> anyhow::Result<Vec<u8>> {
+    let (query, body) = ("name=shop.cpu&from=1795191872", b"main;work 2\nmain 1");
+    let request = Ingest { query, content_type: "", body };
+    let received = Timestamp::from_nanos(1_795_191_880_000_000_000);
+    let taken = intake::ingest(request, &intake::Limits::default(), received)?;
+    store::block::encode(&taken.batch)?.context("a block without samples")
 }
 
 /// A profile packet of two samples.

@@ -21,6 +21,11 @@ const MIN_GROUP_SAMPLES: usize = 16_384;
 /// Samples after which a row group ends in any case: some 64 MB while it is read.
 const MAX_GROUP_SAMPLES: usize = 1 << 20;
 
+/// How hard zstd tries for what clients sent: it is merged soon.
+const FRESH_LEVEL: i32 = 3;
+/// The same for merged blocks: 5 % smaller than with 3, for a sixth more time of writing; 9 spares 1 % more for as much again.
+const MERGED_LEVEL: i32 = 6;
+
 /// The samples of a batch as a block; `None` when it has none.
 ///
 /// # Errors
@@ -75,9 +80,10 @@ fn properties(header: &Header) -> Result<WriterProperties, Error> {
     let profile_id = path(&[schema::PROFILES, "list", "element", "id"]);
     let profile_at = path(&[schema::PROFILES, "list", "element", "at"]);
     let text = serde_json::to_string(header)?;
+    let level = if header.replaces.is_empty() { FRESH_LEVEL } else { MERGED_LEVEL };
     let mut builder = WriterProperties::builder()
         .set_created_by("throughline".to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(level)?))
         .set_max_row_group_row_count(None)
         .set_statistics_enabled(EnabledStatistics::None)
         .set_key_value_metadata(Some(vec![KeyValue::new(HEADER_KEY.to_owned(), text)]));

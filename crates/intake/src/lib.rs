@@ -13,7 +13,7 @@
 //! texts that no sample refers to may stay in the batch.
 //!
 //! Memory: all lengths are checked before any is taken. A body has at most [`Limits::body_bytes`], and so has all that is unpacked of it;
-//! one profile's tables take up to 32 times [`Limits::profile_bytes`], speedscope's files and stacks as text as many times
+//! one profile's tables take up to 32 times [`Limits::profile_bytes`], speedscope's files, flight recordings and stacks as text as many times
 //! [`Limits::text_bytes`]; frames of stacks and labels of series have
 //! bounds for all of a request. Nothing here panics on any bytes.
 //!

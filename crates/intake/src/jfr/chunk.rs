@@ -42,7 +42,7 @@ const CONSTANTS: i64 = 1;
 pub(super) struct Chunk<'a> {
     events: Cursor<'a>,
     pub(super) ticks_per_second: i64,
-    pub(super) metadata: Metadata<'a>,
+    pub(super) metadata: Metadata,
     /// Where constants begin behind the head, by class and number.
     constants: HashMap<i64, HashMap<i64, u32>>,
 }
@@ -128,7 +128,7 @@ impl<'a> Chunk<'a> {
         cursor.byte()?;
         for _ in 0..cursor.count()? {
             let class = cursor.long()?;
-            let is_kept = KEPT.contains(&&*self.metadata.class(class)?.name);
+            let is_kept = KEPT.contains(&self.metadata.class(class)?.name);
             for _ in 0..cursor.count()? {
                 let number = cursor.long()?;
                 if is_kept {

@@ -33,15 +33,15 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug)]
-pub(super) struct Class<'a> {
-    pub(super) name: Cow<'a, str>,
+pub(super) struct Class {
+    pub(super) name: &'static str,
     pub(super) kind: Kind,
-    pub(super) fields: Vec<Field<'a>>,
+    pub(super) fields: Vec<Field>,
 }
 
 #[derive(Debug)]
-pub(super) struct Field<'a> {
-    pub(super) name: Cow<'a, str>,
+pub(super) struct Field {
+    pub(super) name: &'static str,
     /// The id of its class.
     pub(super) class: i64,
     /// Whether its value is the number of a constant.
@@ -51,19 +51,64 @@ pub(super) struct Field<'a> {
 
 /// All classes, by their ids.
 #[derive(Debug, Default)]
-pub(super) struct Metadata<'a> {
-    pub(super) classes: HashMap<i64, Class<'a>>,
+pub(super) struct Metadata {
+    pub(super) classes: HashMap<i64, Class>,
 }
+
+/// Names of classes and fields that are looked at; all others are "", so that a name takes no memory however often it stands there.
+const KNOWN: [&str; 41] = [
+    "allocationSize",
+    "boolean",
+    "byte",
+    "char",
+    "contextId",
+    "double",
+    "duration",
+    "float",
+    "frames",
+    "int",
+    "java.lang.Class",
+    "java.lang.String",
+    "jdk.ActiveSetting",
+    "jdk.ExecutionSample",
+    "jdk.JavaMonitorEnter",
+    "jdk.ObjectAllocationInNewTLAB",
+    "jdk.ObjectAllocationOutsideTLAB",
+    "jdk.ObjectAllocationSample",
+    "jdk.ThreadPark",
+    "jdk.types.Method",
+    "jdk.types.StackTrace",
+    "jdk.types.Symbol",
+    "jdk.types.ThreadState",
+    "lineNumber",
+    "long",
+    "method",
+    "name",
+    "profiler.LiveObject",
+    "profiler.Malloc",
+    "profiler.WallClockSample",
+    "samples",
+    "short",
+    "size",
+    "spanId",
+    "spanName",
+    "stackTrace",
+    "state",
+    "tlabSize",
+    "type",
+    "value",
+    "weight",
+];
 
 /// Reads an element and what is in it.
-struct Elements<'t, 'a> {
-    texts: &'t [Cow<'a, str>],
-    classes: HashMap<i64, Class<'a>>,
+struct Elements<'t> {
+    texts: &'t [Cow<'t, str>],
+    classes: HashMap<i64, Class>,
 }
 
-impl<'a> Metadata<'a> {
+impl Metadata {
     /// Of what stands behind size and type of the event.
-    pub(super) fn decode(mut cursor: Cursor<'a>) -> Result<Self, DecodeError> {
+    pub(super) fn decode(mut cursor: Cursor<'_>) -> Result<Self, DecodeError> {
         for _ in 0..3 {
             cursor.long()?;
         }
@@ -77,7 +122,8 @@ impl<'a> Metadata<'a> {
                 }
             }
         }
-        let mut elements = Elements { texts: &texts, classes: HashMap::new() };
+        let texts = texts.as_slice();
+        let mut elements = Elements { texts, classes: HashMap::new() };
         elements.read(&mut cursor, MAX_DEPTH, None)?;
         Ok(Self { classes: elements.classes })
     }
@@ -85,7 +131,7 @@ impl<'a> Metadata<'a> {
     /// Passes over a value.
     pub(super) fn skip(
         &self,
-        cursor: &mut Cursor<'a>,
+        cursor: &mut Cursor<'_>,
         class: i64,
         steps: &mut Allowance,
     ) -> Result<(), Error> {
@@ -94,7 +140,7 @@ impl<'a> Metadata<'a> {
 
     fn skip_value(
         &self,
-        cursor: &mut Cursor<'a>,
+        cursor: &mut Cursor<'_>,
         class: i64,
         steps: &mut Allowance,
         depth: usize,
@@ -124,8 +170,8 @@ impl<'a> Metadata<'a> {
     /// Passes over the value of a field, or its values.
     pub(super) fn skip_field(
         &self,
-        cursor: &mut Cursor<'a>,
-        field: &Field<'_>,
+        cursor: &mut Cursor<'_>,
+        field: &Field,
         steps: &mut Allowance,
     ) -> Result<(), Error> {
         self.skip_field_at(cursor, field, steps, MAX_DEPTH)
@@ -133,8 +179,8 @@ impl<'a> Metadata<'a> {
 
     fn skip_field_at(
         &self,
-        cursor: &mut Cursor<'a>,
-        field: &Field<'_>,
+        cursor: &mut Cursor<'_>,
+        field: &Field,
         steps: &mut Allowance,
         depth: usize,
     ) -> Result<(), Error> {
@@ -149,22 +195,24 @@ impl<'a> Metadata<'a> {
         Ok(())
     }
 
-    pub(super) fn class(&self, id: i64) -> Result<&Class<'a>, Error> {
+    pub(super) fn class(&self, id: i64) -> Result<&Class, Error> {
         self.classes.get(&id).ok_or(Error::NoClass { id })
     }
 }
 
-impl<'a> Elements<'_, 'a> {
-    fn text(&self, cursor: &mut Cursor<'a>) -> Result<Cow<'a, str>, DecodeError> {
+impl<'t> Elements<'t> {
+    fn text(&self, cursor: &mut Cursor<'_>) -> Result<&'t str, DecodeError> {
         let begin = cursor.reader;
         let at = usize::try_from(cursor.int()?).ok();
         let text = at.and_then(|at| self.texts.get(at));
-        text.cloned().ok_or_else(|| begin.wrong(Wrong::Type { expected: "the number of a text" }))
+        let text =
+            text.ok_or_else(|| begin.wrong(Wrong::Type { expected: "the number of a text" }));
+        text.map(|text| &**text)
     }
 
     fn read(
         &mut self,
-        cursor: &mut Cursor<'a>,
+        cursor: &mut Cursor<'_>,
         depth: usize,
         class: Option<i64>,
     ) -> Result<(), DecodeError> {
@@ -174,23 +222,23 @@ impl<'a> Elements<'_, 'a> {
         let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
         let element = self.text(cursor)?;
         let (mut name, mut id, mut type_id, mut is_constant, mut is_array) =
-            (Cow::Borrowed(""), None, None, false, false);
+            ("", None, None, false, false);
         for _ in 0..cursor.count()? {
             let key = self.text(cursor)?;
             let value = self.text(cursor)?;
-            match &*key {
-                "name" => name = value,
-                "id" => id = value.parse().ok(),
-                "class" => type_id = value.parse().ok(),
+            match key {
+                "name" => name = known(value),
+                "id" => id = number(value),
+                "class" => type_id = number(value),
                 "constantPool" => is_constant = value == "true",
                 "dimension" => is_array = value != "0",
                 _ => {}
             }
         }
         let mut inner = None;
-        match (&*element, id, class, type_id) {
+        match (element, id, class, type_id) {
             ("class", Some(id), _, _) => {
-                let kind = kind(&name);
+                let kind = kind(name);
                 self.classes.insert(id, Class { name, kind, fields: Vec::new() });
                 inner = Some(id);
             }
@@ -206,6 +254,16 @@ impl<'a> Elements<'_, 'a> {
         }
         Ok(())
     }
+}
+
+/// Texts of other lengths are not looked at.
+fn known(text: &str) -> &'static str {
+    KNOWN.into_iter().find(|known| *known == text).unwrap_or_default()
+}
+
+/// An id, which has 20 characters at most.
+fn number(text: &str) -> Option<i64> {
+    if text.len() <= 20 { text.parse().ok() } else { None }
 }
 
 fn kind(name: &str) -> Kind {

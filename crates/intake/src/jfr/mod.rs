@@ -193,7 +193,7 @@ impl Recording<'_, '_> {
         let mut stacks = Stacks::new(chunk, steps);
         let classes = chunk.metadata.classes.iter();
         let kinds: HashMap<i64, Kind> =
-            classes.filter_map(|(id, class)| Some((*id, Kind::of(&class.name)?))).collect();
+            classes.filter_map(|(id, class)| Some((*id, Kind::of(class.name)?))).collect();
         let classes = chunk.metadata.classes.iter();
         let settings = classes.filter(|(_, class)| class.name == "jdk.ActiveSetting");
         let settings: Vec<i64> = settings.map(|(id, _)| *id).collect();
@@ -224,7 +224,7 @@ impl Recording<'_, '_> {
     ) -> Result<(), Error> {
         let (mut name, mut value) = (None, None);
         stacks.fields(event.class, &mut event.cursor, |stacks, field, cursor| {
-            let to = match &*field.name {
+            let to = match field.name {
                 "name" => &mut name,
                 "value" => &mut value,
                 _ => return Ok(false),
@@ -252,10 +252,10 @@ impl Recording<'_, '_> {
         };
         let mut seen = Seen { samples: 1, ..Seen::default() };
         stacks.fields(event.class, &mut event.cursor, |stacks, field, cursor| {
-            let to = match &*field.name {
+            let to = match field.name {
                 "stackTrace" | "state" if field.is_constant && !field.is_array => {
                     let constant = Some((field.class, cursor.long()?));
-                    match &*field.name {
+                    match field.name {
                         "state" => seen.state = constant,
                         _ => seen.stack = constant,
                     }
@@ -265,7 +265,7 @@ impl Recording<'_, '_> {
                 "contextId" => &mut seen.context,
                 "spanId" => &mut seen.span_id,
                 "spanName" => &mut seen.span_name,
-                name if name == amount => &mut seen.amount,
+                name if !name.is_empty() && name == amount => &mut seen.amount,
                 _ => return Ok(false),
             };
             let number = stacks.number(field, cursor)?;

@@ -43,7 +43,7 @@ impl<'c, 'a> Stacks<'c, 'a> {
         &mut self,
         class: i64,
         cursor: &mut Cursor<'a>,
-        mut read: impl FnMut(&mut Self, &Field<'a>, &mut Cursor<'a>) -> Result<bool, Error>,
+        mut read: impl FnMut(&mut Self, &Field, &mut Cursor<'a>) -> Result<bool, Error>,
     ) -> Result<(), Error> {
         let chunk = self.chunk;
         for field in &chunk.metadata.class(class)?.fields {
@@ -58,7 +58,7 @@ impl<'c, 'a> Stacks<'c, 'a> {
     /// A whole number, where the field has one.
     pub(super) fn number(
         &self,
-        field: &Field<'_>,
+        field: &Field,
         cursor: &mut Cursor<'a>,
     ) -> Result<Option<i64>, Error> {
         if field.is_array {
@@ -79,7 +79,7 @@ impl<'c, 'a> Stacks<'c, 'a> {
     /// The text of a field, or of the constant that it refers to; none where it has none.
     pub(super) fn text(
         &mut self,
-        field: &Field<'_>,
+        field: &Field,
         cursor: &mut Cursor<'a>,
     ) -> Result<Option<Cow<'a, str>>, Error> {
         if field.is_array {
@@ -174,7 +174,7 @@ impl<'c, 'a> Stacks<'c, 'a> {
             None => self.unknown(method.1),
             Some(mut cursor) => {
                 let mut name = Cow::Borrowed("");
-                self.fields(method.0, &mut cursor, |this, field, cursor| match &*field.name {
+                self.fields(method.0, &mut cursor, |this, field, cursor| match field.name {
                     "type" if field.is_constant && !field.is_array => {
                         let number = cursor.long()?;
                         class_name = this.named((field.class, number))?;
@@ -243,7 +243,7 @@ impl<'c, 'a> Stacks<'c, 'a> {
         // A frame may have no field, and so no bytes.
         self.steps.take(1)?;
         let mut frame = Frame::default();
-        self.fields(class, cursor, |this, field, cursor| match &*field.name {
+        self.fields(class, cursor, |this, field, cursor| match field.name {
             "method" if field.is_constant && !field.is_array => {
                 let number = cursor.long()?;
                 frame.function = this.method(request, draft, (field.class, number))?;

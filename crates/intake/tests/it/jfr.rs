@@ -109,6 +109,9 @@ fn check(file: &Path, taken_of: &Taken) -> Option<()> {
     assert_eq!(taken(taken_of, "memory:alloc_in_new_tlab_bytes:bytes:space:bytes"), tlab);
     let counted = printed(file, "jdk.ObjectAllocationInNewTLAB", |_| Some(1))?;
     assert_eq!(taken(taken_of, "memory:alloc_in_new_tlab_objects:count:space:bytes"), counted);
+    let weight = |values: &Value| values["weight"].as_i64();
+    let sampled = printed(file, "jdk.ObjectAllocationSample", weight)?;
+    assert_eq!(taken(taken_of, "memory:alloc_sample_bytes:bytes:space:bytes"), sampled);
     for (event, name) in [("jdk.JavaMonitorEnter", "mutex"), ("jdk.ThreadPark", "block")] {
         let delays = printed(file, event, |values| Some(duration_ns(values)))?;
         assert_eq!(taken(taken_of, &format!("{name}:delay:nanoseconds:{name}:count")), delays);
@@ -196,6 +199,7 @@ fn what_a_jvm_records_is_what_the_jdk_reads() {
     let body = std::fs::read(&file).unwrap();
     let of = take("", &body, &any_time()).unwrap();
     check(&file, &of);
+    assert!(!taken(&of, "memory:alloc_sample_bytes:bytes:space:bytes").is_empty());
     let is_work = |(name, _): &(String, u64)| name == "Busy.work";
     assert!(taken(&of, CPU).keys().flatten().any(is_work));
 }

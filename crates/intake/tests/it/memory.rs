@@ -154,6 +154,17 @@ fn recordings_have_a_bound() {
     let mut of_texts = vec![0, 0, 0];
     of_texts.extend(packed::<3>(texts));
     of_texts.extend([3, 0].repeat(texts));
+    // Elements that are all called by one long text, which is not as it is kept.
+    let long = BYTES / 2;
+    let mut of_names = vec![0, 0, 0, 4, 3, 5];
+    of_names.extend(b"class\x03\x02id\x03\x04name\x05");
+    of_names.extend(packed::<3>(long));
+    of_names.extend(vec![b'0'; long]);
+    // A root of so many classes with this name and this id.
+    let classes = (BYTES / 2 - 200) / 7;
+    of_names.extend([0, 0]);
+    of_names.extend(packed::<3>(classes));
+    of_names.extend([0, 2, 1, 3, 2, 3, 0].repeat(classes));
     // Constants of a class without fields: a number each.
     let count = (BYTES - 200) / 3;
     let mut constants = vec![0, 0, 0, 0, 1, 9];
@@ -161,6 +172,7 @@ fn recordings_have_a_bound() {
     (0..count).for_each(|at| constants.extend(packed::<3>(at)));
     let bodies = [
         ("texts", chunk(&[(0, of_texts)]), "bytes are needed"),
+        ("names", chunk(&[(0, of_names)]), ""),
         ("constants", chunk(&[(0, metadata("jdk.types.Symbol", 0)), (1, constants)]), ""),
         ("chunks", chunk(&[(0, metadata("a", 0))]).repeat(BYTES / 200), ""),
         // Fields of fields, without a byte: 100^16 values.

@@ -94,6 +94,7 @@ function selectorOf(side) {
 
 // Where the base is, when it follows the other side.
 function follow(now) {
+  if (asked.compare === "same") asked.base = { ...asked.base, from: asked.now.from, until: asked.now.until };
   if (!asked.base || !["before", "hour", "day"].includes(asked.compare)) return;
   const { start, end } = rangeOf(asked.now, now);
   const back = { before: end - start, hour: AMOUNTS.h, day: AMOUNTS.d }[asked.compare];

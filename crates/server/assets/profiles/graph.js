@@ -41,18 +41,19 @@ function opened(frame, minHeight) {
   }
   frame.height = page.documentElement.getAttribute("height");
   page.getElementById("search").setAttribute("display", "none"); // it asks with a window; the page has a field
-  const graph = { page, window: frame.contentWindow, boxes: boxesOf(frames) };
+  const boxes = boxesOf(frames);
+  const graph = { page, window: frame.contentWindow, boxes, byGroup: new Map(boxes.map((box) => [box.group, box])) };
   graphs.push(graph);
   makeReachable(graph);
   page.addEventListener("click", (event) => {
-    const box = graph.boxes.find(({ group }) => group.contains(event.target));
+    const box = boxAt(graph, event.target);
     if (box) { asked.frames = pathOf(box); focusBox(graph, box); }
     else if (event.target.id === "unzoom") asked.frames = [];
     else return;
     zoomed();
   });
   page.addEventListener("mouseover", (event) => {
-    const box = graph.boxes.find(({ group }) => group.contains(event.target));
+    const box = boxAt(graph, event.target);
     if (box) find("detail").textContent = box.title;
   });
   page.addEventListener("keydown", (event) => keyInGraph(graph, event));
@@ -77,6 +78,8 @@ function boxesOf(frames) {
   }
   return boxes;
 }
+
+const boxAt = (graph, element) => graph.byGroup.get(element?.closest?.("#frames > *"));
 
 // Names from the root, which is not one of them.
 function pathOf(box) {
@@ -127,7 +130,7 @@ function focusBox(graph, box) {
 
 function keyInGraph(graph, event) {
   if (event.ctrlKey || event.altKey || event.metaKey) return;
-  const box = graph.boxes.find(({ group }) => group === graph.page.activeElement);
+  const box = boxAt(graph, graph.page.activeElement);
   const isShown = ({ group }) => !group.classList.contains("hide");
   const moves = {
     ArrowUp: () => box.parent,

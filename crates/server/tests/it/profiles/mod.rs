@@ -3,5 +3,6 @@
 mod bad_input;
 mod calls;
 mod clients;
+mod documents;
 mod questions;
 mod store;

@@ -50,6 +50,15 @@ impl Store {
         Ok(Self { url: url.to_owned(), place })
     }
 
+    /// The folder; `None` for a bucket.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Folder(folder) => Some(folder),
+            Place::Bucket(_) => None,
+        }
+    }
+
     /// Takes a folder for this process alone, until what is given is dropped; a bucket is not locked.
     ///
     /// # Errors

@@ -58,6 +58,26 @@ pub enum Error {
     /// The place of blocks.
     #[error(transparent)]
     Objects(#[from] objects::Error),
+    /// The catalogue.
+    #[error(transparent)]
+    Catalogue(#[from] crate::catalogue::Error),
+    /// A bucket's catalogue is elsewhere.
+    #[error("{url} is no folder: where its catalogue is has to be said")]
+    NoCatalogue {
+        /// The place of the blocks.
+        url: String,
+    },
+    /// Blocks of the catalogue are not where they should be.
+    #[error("{count} blocks of the catalogue are not there, such as {first}")]
+    Missing {
+        /// How many.
+        count: usize,
+        /// One of them.
+        first: Box<BlockName>,
+    },
+    /// Whether what came before was stored is not known.
+    #[error("the catalogue does not answer: try again")]
+    Unsettled,
     /// No name of a tenant.
     #[error("{name:?} names no tenant: letters, digits and !-_.*'(), 150 at most")]
     Tenant {
@@ -73,6 +93,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a block's bytes are not what they were.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        matches!(self, Self::Changed { .. } | Self::Block { .. } | Self::Gone { .. })
+    }
+
     /// With the name of the block.
     pub(crate) fn of(self, name: &BlockName) -> Self {
         Self::Block { name: Box::new(name.clone()), source: Box::new(self) }

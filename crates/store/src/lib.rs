@@ -11,6 +11,8 @@
 //! - **selection**: which series and times are asked for, and whether sums of rows are enough.
 
 pub mod block;
+pub mod catalogue;
+pub mod cells;
 pub mod content;
 mod error;
 pub mod lake;

@@ -1,36 +1,46 @@
 //! The blocks of all tenants in one place: samples come in and are durable, blocks are merged and deleted, questions are answered.
 //!
 //! ```text
-//! push ─▶ pending, by tenant ─ flush ─▶ blocks of level 0 ─ compact ─▶ blocks of level 1 to 4 ─ expire ─▶ nothing
-//!         (a push is acknowledged when its block is on the disk)           │
-//!                                       select ◀───── all of them ─────────┘
+//! push ─▶ pending, by tenant ─ flush ─▶ blocks of level 0 ─ compact ─▶ level 1 ─ compact ─▶ level 2 to 4 ─ expire ─▶ nothing
+//!         (a push is acknowledged when its block is in the           │ sums by rules, in the same transaction
+//!         catalogue)                                                 └─▶ cells ─ close ─▶ outbox
 //! ```
 //!
-//! There is no other state: the place is listed at the start, and names say all that finding blocks needs. A merged block says which
-//! blocks it stands for, so it takes their place at the moment that it is there, whenever the process ends.
+//! Which blocks there are is what the [`Catalogue`] says. If it is lost, it is made anew of the blocks themselves: their names say all
+//! that finding them needs, and a merged block says which blocks it stands for.
 //!
-//! One process at a time writes to a place.
+//! One process at a time writes: a folder is locked, and a catalogue takes the commits of whoever opened it last.
 
 mod cache;
+mod clock;
+mod compaction;
+mod flush;
 pub mod name;
 mod pending;
 pub mod plan;
+mod start;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use export::Prefix;
 use model::samples::{Batch, Series};
 use model::{Nanos, Timestamp};
-use objects::{Io, Store, Sync};
+use objects::{Io, Store};
+use rules::SeriesLimits;
 
 use self::cache::Cache;
+use self::clock::Clock;
+pub use self::compaction::{Compacted, ENDED_STAY};
+use self::flush::Unsettled;
 use self::name::{BlockName, Tenant};
+use self::pending::Incoming;
 pub use self::pending::Ticket;
-use self::pending::{Incoming, Pending};
-use self::plan::{Keep, Merge};
-use crate::block::{self, Selection, read_into, series_into};
+use crate::block::{Selection, read_into, series_into};
+use crate::catalogue::{self, Catalogue};
+use crate::cells::Grid;
 use crate::content::Digest;
 use crate::error::Error;
 
@@ -38,19 +48,45 @@ use crate::error::Error;
 const MAX_BLOCK_BYTES: u64 = 256 << 20;
 /// Bytes of blocks that are kept in memory.
 const CACHE_BYTES: usize = 128 << 20;
+/// A folder's catalogue, in it.
+const CATALOGUE: &str = "catalogue.sqlite";
 
 /// How a [`Lake`] works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// A profile that comes again within this time is stored once.
     pub retries: Nanos,
     /// Bytes of samples in memory that wait to be written, more or less; what comes then is refused.
     pub pending_bytes: usize,
+    /// The cells in which samples come.
+    pub grid: Grid,
+    /// Whether sums are made for export, and how.
+    pub export: Option<Exporting>,
+    /// The URL of the catalogue; a folder has it inside when it is not said.
+    pub catalogue: Option<String>,
+    /// Blocks of the catalogue that are not there are forgotten, and do not keep the store from starting.
+    pub forgets_missing: bool,
+}
+
+/// How sums are made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exporting {
+    /// What metrics' names begin with.
+    pub prefix: Prefix,
+    /// How many series there may be.
+    pub limits: SeriesLimits,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { retries: Nanos::new(3_600 * 1_000_000_000), pending_bytes: 64 << 20 }
+        Self {
+            retries: Nanos::new(3_600 * 1_000_000_000),
+            pending_bytes: 64 << 20,
+            grid: Grid::default(),
+            export: None,
+            catalogue: None,
+            forgets_missing: false,
+        }
     }
 }
 
@@ -60,10 +96,17 @@ pub struct Lake {
     store: Store,
     /// Held as long as this process has the folder.
     _lock: Option<File>,
+    catalogue: Arc<Catalogue>,
+    /// Those that the catalogue has.
     blocks: Mutex<BTreeSet<Arc<BlockName>>>,
-    /// Blocks that are to be removed once no question reads them.
-    leaving: Mutex<Vec<Arc<BlockName>>>,
+    /// Blocks that ended, and when, the first in front: their files are to be removed.
+    leaving: Mutex<VecDeque<(Arc<BlockName>, Timestamp)>>,
+    /// Blocks that cannot be read: they are neither merged nor counted.
+    damaged: Mutex<BTreeSet<BlockName>>,
     incoming: Mutex<Incoming>,
+    /// What was written last, as long as it is not known whether the catalogue has it.
+    unsettled: Mutex<Option<Unsettled>>,
+    clock: Mutex<Clock>,
     cache: Mutex<Cache>,
     /// Whoever writes what waits.
     flushing: Mutex<()>,
@@ -72,100 +115,59 @@ pub struct Lake {
     settings: Settings,
 }
 
-/// What a round of compaction did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Compacted {
-    /// Blocks that were made.
-    pub made: usize,
-    /// Blocks that they stand for.
-    pub replaced: usize,
-}
-
 impl Lake {
-    /// Opens a folder or a bucket, and looks at what is there.
+    /// Opens a folder or a bucket and its catalogue, and looks at what is there.
     ///
     /// # Errors
     ///
-    /// [`Error::Objects`]; what reading blocks meets.
+    /// [`Error::Objects`], [`Error::Catalogue`], [`Error::NoCatalogue`], [`Error::Missing`].
     pub fn open(url: &str, io: &Io, settings: Settings, now: Timestamp) -> Result<Self, Error> {
         let store = Store::open(url, io)?;
         let lock = store.lock()?;
-        let names = store.list("")?;
-        let blocks = names.iter().filter_map(|name| name.parse().ok().map(Arc::new)).collect();
+        let catalogue = Catalogue::open(&catalogue_url(&store, &settings)?, &data(&store), now)?;
         let lake = Self {
             store,
             _lock: lock,
-            blocks: Mutex::new(blocks),
+            catalogue: Arc::new(catalogue),
+            blocks: Mutex::default(),
             leaving: Mutex::default(),
-            incoming: Mutex::new(Incoming::new(settings)),
+            damaged: Mutex::default(),
+            incoming: Mutex::new(Incoming::new(&settings)),
+            unsettled: Mutex::default(),
+            clock: Mutex::default(),
             cache: Mutex::new(Cache::new(CACHE_BYTES)),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
             settings,
         };
-        lake.finish_merges()?;
         lake.remember_profiles(now)?;
+        lake.reconcile(now)?;
         Ok(lake)
     }
 
-    /// Takes in samples of a tenant, which are stored when their ticket says so. Profiles that came before are not taken again.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Busy`] when too much waits to be written.
-    pub fn push(&self, tenant: &Tenant, samples: &Batch) -> Result<Ticket, Error> {
-        lock(&self.incoming).push(tenant, samples)
-    }
-
-    /// Whether anything waits to be written.
+    /// The catalogue.
     #[must_use]
-    pub fn is_pending(&self) -> bool {
-        !lock(&self.incoming).is_empty()
+    pub const fn catalogue(&self) -> &Arc<Catalogue> {
+        &self.catalogue
     }
 
-    /// Writes what waits: a block for each tenant. Who waits for a block that cannot be written learns why.
-    pub fn flush(&self, now: Timestamp) {
-        let _only = lock(&self.flushing);
-        let all = lock(&self.incoming).take();
-        for (tenant, pending) in all {
-            let written = self.write(&tenant, &pending);
-            if let Ok(Some(name)) = &written {
-                lock(&self.blocks).insert(Arc::new(name.clone()));
-            }
-            lock(&self.incoming).is_written(&tenant, &pending, written.is_ok(), now);
-            pending.tell(written.map(drop));
-        }
-    }
-
-    fn write(&self, tenant: &Tenant, pending: &Pending) -> Result<Option<BlockName>, Error> {
-        let Some((header, bytes)) = block::encode_as(&pending.batch, &[])? else { return Ok(None) };
-        self.put(tenant, 0, &header, bytes).map(Some)
-    }
-
-    fn put(
-        &self,
-        tenant: &Tenant,
-        level: u8,
-        header: &block::Header,
-        bytes: Vec<u8>,
-    ) -> Result<BlockName, Error> {
-        let name = BlockName {
-            tenant: tenant.clone(),
-            begin: Timestamp::from_nanos(header.begin_unix_ns),
-            end: Timestamp::from_nanos(header.end_unix_ns),
-            level,
-            bytes: bytes.len() as u64,
-            digest: Digest::of(&bytes),
-        };
-        // Whoever put the same name put the same bytes.
-        self.store.create(&name.to_string(), bytes, Sync::AtOnce)?;
-        Ok(name)
+    /// When the next cell begins, milliseconds since 1970: rules that are made hold from there on, and all that comes in it comes later.
+    #[must_use]
+    pub fn next_cell_ms(&self, now: Timestamp) -> i64 {
+        let grid = self.settings.grid;
+        grid.end_of(grid.cell_of(lock(&self.clock).latest(now)))
     }
 
     /// The blocks of all tenants.
     #[must_use]
     pub fn blocks(&self) -> Vec<BlockName> {
         lock(&self.blocks).iter().map(|name| BlockName::clone(name)).collect()
+    }
+
+    /// Blocks that cannot be read: they are neither merged nor counted, and questions for their times fail.
+    #[must_use]
+    pub fn damaged(&self) -> Vec<BlockName> {
+        lock(&self.damaged).iter().cloned().collect()
     }
 
     /// All that is selected of a tenant's samples that were acknowledged.
@@ -216,133 +218,34 @@ impl Lake {
         if let Some(known) = lock(&self.cache).get(name) {
             return Ok(known);
         }
+        let bytes = self.fetch(name)?;
+        lock(&self.cache).put(name.clone(), bytes.clone());
+        Ok(bytes)
+    }
+
+    /// The same past what is kept in memory for questions.
+    fn fetch(&self, name: &BlockName) -> Result<Bytes, Error> {
         let found = self.store.get(&name.to_string(), MAX_BLOCK_BYTES)?;
         let bytes = found.ok_or_else(|| Error::Gone { name: Box::new(name.clone()) })?;
         if bytes.len() as u64 != name.bytes || Digest::of(&bytes) != name.digest {
             return Err(Error::Changed { name: Box::new(name.clone()) });
         }
-        let bytes = Bytes::from(bytes);
-        lock(&self.cache).put(name.clone(), bytes.clone());
-        Ok(bytes)
+        Ok(Bytes::from(bytes))
     }
+}
 
-    /// Merges what is due.
-    ///
-    /// # Errors
-    ///
-    /// What reading and writing blocks meets first; all other merges were done.
-    pub fn compact(&self, now: Timestamp) -> Result<Compacted, Error> {
-        let _only = lock(&self.compacting);
-        self.sweep()?;
-        let mut done = Compacted::default();
-        let mut first = None;
-        for merge in plan::merges(&self.blocks(), now) {
-            match self.merge(&merge) {
-                Ok(()) => {
-                    done.made += 1;
-                    done.replaced += merge.sources.len();
-                }
-                // One that cannot be read does not keep the others from being merged.
-                Err(error) => first = first.or(Some(error)),
-            }
-        }
-        first.map_or(Ok(done), Err)
+fn catalogue_url(store: &Store, settings: &Settings) -> Result<String, Error> {
+    match (&settings.catalogue, store.folder()) {
+        (Some(url), _) => Ok(url.clone()),
+        (None, Some(folder)) => Ok(catalogue::url_of_file(&folder.join(CATALOGUE))),
+        (None, None) => Err(Error::NoCatalogue { url: store.url().to_owned() }),
     }
+}
 
-    fn merge(&self, merge: &Merge) -> Result<(), Error> {
-        let Some(first) = merge.sources.first() else { return Ok(()) };
-        let mut all = Batch::new();
-        for source in &merge.sources {
-            let bytes = self.read(source)?;
-            read_into(&bytes, &Selection::all(), &mut all).map_err(|error| error.of(source))?;
-        }
-        let sources: Vec<Digest> = merge.sources.iter().map(|source| source.digest).collect();
-        let Some((header, bytes)) = block::encode_as(&all, &sources)? else { return Ok(()) };
-        let name = self.put(&first.tenant, merge.level, &header, bytes)?;
-        self.replace(&merge.sources, Some(name));
-        self.sweep()
-    }
-
-    /// Has a block take the place of others at once.
-    fn replace(&self, others: &[BlockName], by: Option<BlockName>) {
-        let others: BTreeSet<&BlockName> = others.iter().collect();
-        let mut blocks = lock(&self.blocks);
-        let (leaving, mut staying): (Vec<_>, BTreeSet<_>) = (
-            blocks.iter().filter(|name| others.contains(name.as_ref())).cloned().collect(),
-            blocks.iter().filter(|name| !others.contains(name.as_ref())).cloned().collect(),
-        );
-        staying.extend(by.map(Arc::new));
-        *blocks = staying;
-        lock(&self.leaving).extend(leaving);
-    }
-
-    /// Removes blocks that have left, but for those that a question still reads.
-    fn sweep(&self) -> Result<(), Error> {
-        let mut leaving = lock(&self.leaving);
-        // Nobody takes one that has left.
-        while let Some(at) = leaving.iter().position(|name| Arc::strong_count(name) == 1)
-            && let Some(name) = leaving.get(at)
-        {
-            lock(&self.cache).remove(name);
-            self.store.remove(&name.to_string())?;
-            leaving.swap_remove(at);
-        }
-        Ok(())
-    }
-
-    /// Deletes what is not kept; says which blocks.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Objects`].
-    pub fn expire(&self, keep: Keep, now: Timestamp) -> Result<Vec<BlockName>, Error> {
-        let _only = lock(&self.compacting);
-        let expired = plan::expired(&self.blocks(), keep, now);
-        self.replace(&expired, None);
-        self.sweep()?;
-        Ok(expired)
-    }
-
-    /// Removes blocks that a merged one stands for: the process that merged them ended before it could.
-    fn finish_merges(&self) -> Result<(), Error> {
-        let blocks = self.blocks();
-        for merged in blocks.iter().filter(|it| it.level > 0) {
-            let below: Vec<&BlockName> = blocks
-                .iter()
-                .filter(|it| it.tenant == merged.tenant && it.level < merged.level)
-                .filter(|it| it.begin >= merged.begin && it.end <= merged.end)
-                .collect();
-            if below.is_empty() {
-                continue;
-            }
-            let header = block::header(&self.read(merged)?).map_err(|error| error.of(merged))?;
-            let sources: BTreeSet<String> = header.replaces.into_iter().collect();
-            let is_source = |it: &&&BlockName| sources.contains(&it.digest.to_string());
-            let left: Vec<BlockName> =
-                below.iter().filter(is_source).map(|it| (*it).clone()).collect();
-            self.replace(&left, None);
-        }
-        self.sweep()
-    }
-
-    /// Learns which profiles were stored a short while ago.
-    fn remember_profiles(&self, now: Timestamp) -> Result<(), Error> {
-        for name in self.blocks() {
-            if now.since(name.end) > self.settings.retries {
-                continue;
-            }
-            let mut batch = Batch::new();
-            let bytes = self.read(&name)?;
-            read_into(&bytes, &Selection::all(), &mut batch).map_err(|error| error.of(&name))?;
-            let profiles: BTreeSet<u128> =
-                batch.samples().iter().map(|it| it.profile).filter(|id| *id != 0).collect();
-            let mut incoming = lock(&self.incoming);
-            profiles
-                .into_iter()
-                .for_each(|profile| incoming.remember(&name.tenant, profile, name.end));
-        }
-        Ok(())
-    }
+/// Where others find the blocks that the catalogue names.
+fn data(store: &Store) -> String {
+    let folder = store.folder().and_then(|folder| std::path::absolute(folder).ok());
+    folder.map_or_else(|| store.url().to_owned(), |folder| folder.display().to_string())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

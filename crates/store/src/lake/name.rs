@@ -1,9 +1,9 @@
 //! Names of blocks: all that finding them needs.
 //!
 //! ```text
-//! acme@0001795410000000000-0001795410999000000-0-48213-8d3c…(32 digits).parquet
-//! tenant begin, end: nanoseconds since the epoch  │ bytes  digest of the bytes
-//!                                                 level
+//! acme@0001795410000000000-0001795410999000000-0001795411000000000-0-48213-8d3c…(32 digits).parquet
+//! tenant begin, end, came: nanoseconds since the epoch                │ bytes  digest of the bytes
+//!                                                                     level
 //! ```
 
 use std::fmt;
@@ -53,6 +53,8 @@ pub struct BlockName {
     pub begin: Timestamp,
     /// The last time of a sample.
     pub end: Timestamp,
+    /// When it was made, by the store's clock, which only grows; of a merged one, when the last of those was that it was merged from.
+    pub came: Timestamp,
     /// How often its samples were merged.
     pub level: u8,
     /// Its length.
@@ -61,11 +63,20 @@ pub struct BlockName {
     pub digest: Digest,
 }
 
+impl BlockName {
+    /// What others say that they replace: the digest of the name. Two blocks of equal bytes have two names.
+    #[must_use]
+    pub fn id(&self) -> Digest {
+        Digest::of(self.to_string().as_bytes())
+    }
+}
+
 impl fmt::Display for BlockName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tenant, begin, end, level, bytes, digest } = self;
-        let (begin, end) = (begin.nanos(), end.nanos());
-        write!(f, "{}@{begin:019}-{end:019}-{level}-{bytes}-{digest}.parquet", tenant.0)
+        let Self { tenant, begin, end, came, level, bytes, digest } = self;
+        let [begin, end, came] = [begin, end, came].map(|at| at.nanos());
+        let tenant = &tenant.0;
+        write!(f, "{tenant}@{begin:019}-{end:019}-{came:019}-{level}-{bytes}-{digest}.parquet")
     }
 }
 
@@ -81,11 +92,13 @@ impl FromStr for BlockName {
             let (tenant, rest) = text.strip_suffix(".parquet")?.rsplit_once('@')?;
             let mut parts = rest.split('-');
             let mut part = || parts.next();
-            let (begin, end, level, bytes, digest) = (part()?, part()?, part()?, part()?, part()?);
+            let (begin, end, came) = (part()?, part()?, part()?);
+            let (level, bytes, digest) = (part()?, part()?, part()?);
             let name = Self {
                 tenant: Tenant::new(tenant).ok()?,
                 begin: Timestamp::from_nanos(begin.parse().ok()?),
                 end: Timestamp::from_nanos(end.parse().ok()?),
+                came: Timestamp::from_nanos(came.parse().ok()?),
                 level: level.parse().ok()?,
                 bytes: bytes.parse().ok()?,
                 digest: digest.parse().ok()?,
@@ -107,6 +120,7 @@ mod tests {
             tenant: Tenant::new("a-b_c.d!").unwrap(),
             begin: Timestamp::from_nanos(17),
             end: Timestamp::from_nanos(1_795_410_000_000_000_000),
+            came: Timestamp::from_nanos(1_795_410_000_000_000_001),
             level: 3,
             bytes: 48_213,
             digest: Digest::of(b"x"),

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use model::Timestamp;
 use model::samples::{Batch, Sample};
+use model::{Nanos, Timestamp};
 
 use super::Settings;
 use super::name::Tenant;
@@ -22,7 +22,7 @@ const SAMPLE_BYTES: usize = 128;
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     pub(super) batch: Batch,
-    profiles: BTreeSet<u128>,
+    pub(super) profiles: BTreeSet<u128>,
     written: Arc<Written>,
 }
 
@@ -97,9 +97,9 @@ impl Written {
 
 impl Pending {
     /// Tells who waits.
-    pub(super) fn tell(&self, written: Result<(), Error>) {
+    pub(super) fn tell(&self, written: Result<(), Arc<Error>>) {
         let mut state = self.written.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.outcome = Some(written.map_err(Arc::new));
+        state.outcome = Some(written);
         self.written.is_known.notify_all();
         state.wakers.drain(..).for_each(Waker::wake);
     }
@@ -116,18 +116,20 @@ pub(super) struct Incoming {
     order: VecDeque<(Timestamp, Tenant, u128)>,
     /// Of samples that wait.
     bytes: usize,
-    settings: Settings,
+    retries: Nanos,
+    most_bytes: usize,
 }
 
 impl Incoming {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: &Settings) -> Self {
         Self {
             pending: BTreeMap::new(),
             writing: BTreeMap::new(),
             stored: HashSet::new(),
             order: VecDeque::new(),
             bytes: 0,
-            settings,
+            retries: settings.retries,
+            most_bytes: settings.pending_bytes,
         }
     }
 
@@ -155,7 +157,7 @@ impl Incoming {
         }
         let bytes = count.saturating_mul(SAMPLE_BYTES);
         // A single large one comes through when nothing else waits.
-        if self.bytes > 0 && self.bytes.saturating_add(bytes) > self.settings.pending_bytes {
+        if self.bytes > 0 && self.bytes.saturating_add(bytes) > self.most_bytes {
             return Err(Error::Busy { bytes: self.bytes });
         }
         self.bytes += bytes;
@@ -191,12 +193,17 @@ impl Incoming {
             profiles.for_each(|profile| self.remember(tenant, *profile, now));
         }
         while let Some((at, ..)) = self.order.front()
-            && (now.since(*at) > self.settings.retries || self.order.len() > MAX_REMEMBERED)
+            && (now.since(*at) > self.retries || self.order.len() > MAX_REMEMBERED)
         {
             if let Some((_, tenant, profile)) = self.order.pop_front() {
                 self.stored.remove(&(tenant, profile));
             }
         }
+    }
+
+    /// Whether any of these was stored a short while ago.
+    pub(super) fn has_any(&self, tenant: &Tenant, profiles: &BTreeSet<u128>) -> bool {
+        profiles.iter().any(|profile| self.stored.contains(&(tenant.clone(), *profile)))
     }
 
     /// A profile was stored.

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Nanos, Timestamp};
 
 use super::name::{BlockName, Tenant};
+use crate::cells::Grid;
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// How long the windows are whose blocks are merged to one: of level 1, 2, and so on.
-const WINDOWS_NS: [i64; 4] =
-    [60 * SECOND_NS, 600 * SECOND_NS, 2 * 3_600 * SECOND_NS, 24 * 3_600 * SECOND_NS];
-/// Samples of a window may come for so long after its end before it is merged; those that come later are merged with the next level.
-const SETTLES_NS: i64 = 10 * SECOND_NS;
+/// How long the windows of time are whose blocks are merged to one: of level 2, 3, and so on.
+const WINDOWS_NS: [i64; 3] = [600 * SECOND_NS, 2 * 3_600 * SECOND_NS, 24 * 3_600 * SECOND_NS];
+/// Blocks of a window may come for so long after its end before it is merged; those that come later are merged with the next level.
+const SETTLES_NS: i64 = 30 * SECOND_NS;
 /// Blocks of a window that are merged before it is over.
 const MANY: usize = 32;
 /// Blocks are merged to no more than this, compressed: what one merge holds in memory is some tens of times as much.
@@ -36,22 +36,32 @@ pub struct Keep {
 }
 
 /// The merges that are due, the lowest level first. A block is in one of them at most.
+///
+/// Blocks of level 0 become one of level 1 by the cell in which they came ([`Grid`]), when it is over: nothing comes any more that came
+/// before `low`. That is done for one alone, too, as it is when their samples are counted. All others are merged by the time of their samples.
 #[must_use]
-pub fn merges<'b>(blocks: impl IntoIterator<Item = &'b BlockName>, now: Timestamp) -> Vec<Merge> {
+pub fn merges<'b>(
+    blocks: impl IntoIterator<Item = &'b BlockName>,
+    grid: Grid,
+    low: Timestamp,
+    now: Timestamp,
+) -> Vec<Merge> {
     let mut all: Vec<&BlockName> = blocks.into_iter().collect();
     all.sort_unstable();
+    let (pushed, mut all): (Vec<_>, Vec<_>) = all.into_iter().partition(|block| block.level == 0);
     let mut merges: Vec<Merge> = Vec::new();
-    for (level, window_ns) in (1_u8..).zip(WINDOWS_NS) {
-        let mut windows: BTreeMap<(&Tenant, i64), Vec<&BlockName>> = BTreeMap::new();
-        for block in all.iter().filter(|block| block.level < level) {
-            let window = block.begin.nanos().div_euclid(window_ns);
-            windows.entry((&block.tenant, window)).or_default().push(block);
+    for (cell_ms, blocks) in windows(pushed, |block| grid.cell_of(block.came)) {
+        if grid.cell_of(low) > cell_ms || blocks.len() >= MANY {
+            merges.extend(in_pieces(&blocks, 1, 1));
         }
-        for ((_, window), blocks) in windows {
+    }
+    for (level, window_ns) in (2_u8..).zip(WINDOWS_NS) {
+        let due = all.iter().copied().filter(|block| block.level < level).collect();
+        for (window, blocks) in windows(due, |block| block.begin.nanos().div_euclid(window_ns)) {
             let end_ns = window.saturating_add(1).saturating_mul(window_ns);
             let is_over = now.nanos() >= end_ns.saturating_add(SETTLES_NS);
             if is_over || blocks.len() >= MANY {
-                merges.extend(in_pieces(&blocks, level));
+                merges.extend(in_pieces(&blocks, level, 2));
             }
         }
         let taken: BTreeSet<&BlockName> = merges.iter().flat_map(|merge| &merge.sources).collect();
@@ -60,8 +70,20 @@ pub fn merges<'b>(blocks: impl IntoIterator<Item = &'b BlockName>, now: Timestam
     merges
 }
 
-/// Neighbours that together are no more than a merged block may be; of one alone nothing is made.
-fn in_pieces(blocks: &[&BlockName], level: u8) -> Vec<Merge> {
+/// Blocks by window, of each tenant.
+fn windows(
+    blocks: Vec<&BlockName>,
+    window: impl Fn(&BlockName) -> i64,
+) -> impl Iterator<Item = (i64, Vec<&BlockName>)> {
+    let mut windows: BTreeMap<(&Tenant, i64), Vec<&BlockName>> = BTreeMap::new();
+    for block in blocks {
+        windows.entry((&block.tenant, window(block))).or_default().push(block);
+    }
+    windows.into_iter().map(|((_, window), blocks)| (window, blocks))
+}
+
+/// Neighbours that together are no more than a merged block may be; of fewer than `least` nothing is made.
+fn in_pieces(blocks: &[&BlockName], level: u8, least: usize) -> Vec<Merge> {
     let mut merges = Vec::new();
     let (mut piece, mut bytes) = (Vec::new(), 0_u64);
     for block in blocks {
@@ -73,7 +95,7 @@ fn in_pieces(blocks: &[&BlockName], level: u8) -> Vec<Merge> {
         piece.push((*block).clone());
     }
     merges.push(piece);
-    merges.retain(|sources| sources.len() > 1);
+    merges.retain(|sources| sources.len() >= least);
     merges.into_iter().map(|sources| Merge { sources, level }).collect()
 }
 
@@ -108,44 +130,62 @@ mod tests {
         let begin = Timestamp::from_nanos(begin_s * SECOND_NS);
         let end = Timestamp::from_nanos((begin_s + 1) * SECOND_NS);
         let digest = Digest::of(format!("{tenant} {begin_s} {level}").as_bytes());
-        BlockName { tenant: Tenant::new(tenant).unwrap(), begin, end, level, bytes, digest }
+        let tenant = Tenant::new(tenant).unwrap();
+        BlockName { tenant, begin, end, came: end, level, bytes, digest }
     }
 
     const fn at(second: i64) -> Timestamp {
         Timestamp::from_nanos(second * SECOND_NS)
     }
 
-    #[test]
-    fn a_window_is_merged_when_it_is_over_by_tenant() {
-        let blocks: Vec<BlockName> = (0..6).map(|n| block("a", n * 20, 0, 10)).collect();
-        assert_eq!(merges(&blocks, at(69)), []);
-        let first = Merge { sources: blocks[..3].to_vec(), level: 1 };
-        assert_eq!(merges(&blocks, at(70)), std::slice::from_ref(&first));
-        let second = Merge { sources: blocks[3..].to_vec(), level: 1 };
-        assert_eq!(merges(&blocks, at(130)), [first, second]);
-        let others: Vec<BlockName> =
-            [block("a", 0, 0, 10), block("b", 1, 0, 10), block("a", 70, 0, 10)].to_vec();
-        assert_eq!(merges(&others, at(140)), [], "one of each tenant and window");
+    fn due(blocks: &[BlockName], now_s: i64) -> Vec<Merge> {
+        merges(blocks, Grid::default(), at(now_s), at(now_s))
     }
 
     #[test]
-    fn what_was_merged_is_merged_with_more_later() {
+    fn what_came_in_a_cell_is_merged_when_it_is_over_by_tenant() {
+        let blocks: Vec<BlockName> = (0..6).map(|n| block("a", n * 5, 0, 10)).collect();
+        assert_eq!(due(&blocks, 14), []);
+        let first = Merge { sources: blocks[..3].to_vec(), level: 1 };
+        assert_eq!(due(&blocks, 15), std::slice::from_ref(&first));
+        assert_eq!(
+            merges(&blocks, Grid::default(), at(14), at(100)),
+            [],
+            "something of it may come yet"
+        );
+        let second = Merge { sources: blocks[3..].to_vec(), level: 1 };
+        assert_eq!(due(&blocks, 30), [first, second]);
+        let others = [block("a", 0, 0, 10), block("b", 1, 0, 10)];
+        let alone = |block: &BlockName| Merge { sources: vec![block.clone()], level: 1 };
+        assert_eq!(due(&others, 20), [alone(&others[0]), alone(&others[1])]);
+    }
+
+    #[test]
+    fn what_was_merged_is_merged_by_the_time_of_samples() {
         let mut blocks: Vec<BlockName> = (0..10).map(|n| block("a", n * 60, 1, 10)).collect();
-        // Late.
-        blocks.push(block("a", 65, 0, 10));
+        assert_eq!(due(&blocks, 629), []);
+        assert_eq!(due(&blocks, 630), [Merge { sources: blocks.clone(), level: 2 }]);
+        // What is not counted yet waits.
+        let late = block("a", 65, 0, 10);
+        blocks.push(late.clone());
         blocks.sort_unstable();
-        assert_eq!(merges(&blocks, at(609)), []);
-        assert_eq!(merges(&blocks, at(610)), [Merge { sources: blocks, level: 2 }]);
+        let level_1: Vec<BlockName> = blocks.iter().filter(|it| it.level == 1).cloned().collect();
+        let alone = Merge { sources: vec![late], level: 1 };
+        assert_eq!(due(&blocks, 630), [alone, Merge { sources: level_1, level: 2 }]);
+        assert_eq!(due(&[block("a", 0, 1, 10)], 1_000_000), [], "one alone is not made again");
     }
 
     #[test]
     fn no_merge_takes_more_than_may_be() {
         let blocks: Vec<BlockName> =
-            (0..5).map(|n| block("a", n, 0, MAX_MERGED_BYTES / 2)).collect();
-        let merges = merges(&blocks, at(1_000_000));
+            (0..5).map(|n| block("a", n, 1, MAX_MERGED_BYTES / 2)).collect();
+        let merges = due(&blocks, 1_000_000);
         assert_eq!(merges.iter().map(|it| it.sources.len()).collect::<Vec<_>>(), [2, 2]);
-        let many: Vec<BlockName> = (0..32).map(|n| block("a", n, 0, 10)).collect();
-        assert_eq!(super::merges(&many, at(33)).len(), 1);
+        let mut many: Vec<BlockName> = (0..32).map(|n| block("a", n, 1, 10)).collect();
+        assert_eq!(due(&many, 33).len(), 1);
+        many.iter_mut().for_each(|block| block.level = 0);
+        many.iter_mut().for_each(|block| block.came = at(0));
+        assert_eq!(due(&many, 1)[0].sources, many);
     }
 
     #[test]

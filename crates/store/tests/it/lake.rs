@@ -13,7 +13,7 @@ use store::Error;
 use store::block::{Detail, Selection};
 use store::lake::name::Tenant;
 use store::lake::plan::Keep;
-use store::lake::{Compacted, Lake, Settings};
+use store::lake::{Compacted, ENDED_STAY, Lake, Settings};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Some day's midnight.
@@ -95,38 +95,114 @@ fn what_is_acknowledged_is_there_at_the_next_start_once_however_often_it_came() 
     assert_eq!(sum(&lake, &one), 120);
 }
 
+/// 30 blocks of one minute, each with a sample.
+fn thirty(folder: &Path) -> (Lake, Tenant) {
+    let (lake, one) = (open(folder, at(0)), tenant("one"));
+    for second in 0..30 {
+        let (second, profile) = (2 * second, u128::try_from(second + 1).unwrap());
+        lake.push(&one, &samples("f", second, second / 2 + 1, profile)).unwrap();
+        lake.flush(at(second));
+    }
+    assert_eq!(lake.blocks().len(), 30);
+    (lake, one)
+}
+
 #[test]
 fn merged_blocks_take_the_place_of_others_whenever_the_process_ends() {
     let folder = tempfile::tempdir().unwrap();
-    let one = tenant("one");
-    let lake = open(folder.path(), at(0));
-    for second in 0..30 {
-        lake.push(&one, &samples("f", 2 * second, second + 1, 0)).unwrap();
-        lake.flush(at(2 * second));
-    }
-    assert_eq!(lake.blocks().len(), 30);
-    assert_eq!(lake.compact(at(61)).unwrap(), Compacted::default());
+    let (lake, one) = thirty(folder.path());
+    assert_eq!(lake.compact(at(58)).unwrap(), Compacted { made: 3, replaced: 23 });
     let names = || -> BTreeSet<_> { blocks_in(folder.path()) };
-    let saved: Vec<_> = names().into_iter().map(|path| (fs::read(&path).unwrap(), path)).collect();
-    assert_eq!(lake.compact(at(70)).unwrap(), Compacted { made: 1, replaced: 30 });
-    assert_eq!((names().len(), sum(&lake, &one)), (1, 465));
+    let pushed = names();
+    assert_eq!(lake.compact(at(75)).unwrap(), Compacted { made: 1, replaced: 7 });
+    // Those who read by the catalogue may be in the middle of it.
+    assert_eq!((names().len(), lake.blocks().len(), sum(&lake, &one)), (34, 4, 465));
+    let swept = at(75).nanos() + i64::try_from(ENDED_STAY.get()).unwrap();
     drop(lake);
-    // It ended after it had removed some of the blocks that were merged, or none.
-    for left in [30, 29, 11, 1, 0] {
-        for (bytes, path) in &saved[..left] {
-            fs::write(path, bytes).unwrap();
-        }
-        let lake = open(folder.path(), at(71));
-        assert_eq!((names().len(), sum(&lake, &one)), (1, 465), "{left}");
-    }
-    // It ended before the merged one was there.
-    names().iter().for_each(|path| fs::remove_file(path).unwrap());
-    for (bytes, path) in &saved {
-        fs::write(path, bytes).unwrap();
-    }
-    fs::write(folder.path().join(".merged.part"), b"half").unwrap();
-    let lake = open(folder.path(), at(72));
+    // Ended before it had removed some of the blocks that were merged.
+    fs::remove_file(pushed.first().unwrap()).unwrap();
+    let lake = open(folder.path(), at(76));
+    assert_eq!((lake.blocks().len(), sum(&lake, &one)), (4, 465));
+    // These make one for ten minutes at that time, so that they stay a while longer.
+    lake.compact(Timestamp::from_nanos(swept)).unwrap();
+    assert_eq!((names().len(), lake.blocks().len(), sum(&lake, &one)), (5, 1, 465));
+}
+
+#[test]
+fn a_merge_that_was_not_committed_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (lake, one) = thirty(folder.path());
+    drop(lake);
+    let catalogue = fs::read(folder.path().join("catalogue.sqlite")).unwrap();
+    let lake = open(folder.path(), at(74));
+    lake.compact(at(75)).unwrap();
+    let merged: BTreeSet<_> = lake.blocks().into_iter().collect();
+    drop(lake);
+    fs::write(folder.path().join("catalogue.sqlite"), catalogue).unwrap();
+    let lake = open(folder.path(), at(76));
     assert_eq!((lake.blocks().len(), sum(&lake, &one)), (30, 465));
+    assert_eq!(lake.compact(at(76)).unwrap(), Compacted { made: 4, replaced: 30 });
+    assert_eq!((lake.blocks().into_iter().collect(), sum(&lake, &one)), (merged, 465));
+}
+
+#[test]
+fn a_catalogue_that_is_lost_or_older_is_made_anew_of_the_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let (lake, one) = thirty(folder.path());
+    drop(lake);
+    let catalogue = folder.path().join("catalogue.sqlite");
+    let older = fs::read(&catalogue).unwrap();
+    let lake = open(folder.path(), at(74));
+    lake.compact(at(75)).unwrap();
+    lake.push(&one, &samples("g", 80, 1_000, 99)).unwrap();
+    lake.flush(at(80));
+    drop(lake);
+    // Lost, while the files of merged blocks are there, too.
+    fs::remove_file(&catalogue).unwrap();
+    let lake = open(folder.path(), at(81));
+    assert_eq!((lake.blocks().len(), sum(&lake, &one)), (5, 1_465));
+    assert_eq!(blocks_in(folder.path()).len(), 5);
+    // A client that did not hear an answer.
+    lake.push(&one, &samples("g", 80, 1_000, 99)).unwrap();
+    lake.push(&one, &samples("f", 0, 1, 1)).unwrap();
+    assert!(!lake.is_pending());
+    drop(lake);
+    // From before the merges, when the files of what was merged are gone.
+    fs::write(&catalogue, older).unwrap();
+    let lake = open(folder.path(), at(82));
+    assert_eq!((lake.blocks().len(), sum(&lake, &one)), (5, 1_465));
+    drop(lake);
+    fs::remove_file(blocks_in(folder.path()).first().unwrap()).unwrap();
+    let io = Io::start().unwrap();
+    let url = folder.path().to_str().unwrap();
+    let missing = Lake::open(url, &io, Settings::default(), at(83)).unwrap_err();
+    assert!(matches!(missing, Error::Missing { count: 1, .. }), "{missing}");
+    let settings = Settings { forgets_missing: true, ..Settings::default() };
+    let lake = Lake::open(url, &io, settings, at(83)).unwrap();
+    assert_eq!(lake.blocks().len(), 4);
+}
+
+#[test]
+fn whoever_opened_the_catalogue_last_has_it() {
+    let [folder, catalogue] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let url = store::catalogue::url_of_file(&catalogue.path().join("c.sqlite"));
+    let settings = || Settings { catalogue: Some(url.clone()), ..Settings::default() };
+    let io = Io::start().unwrap();
+    // A bucket is not locked: two processes can have it.
+    let place = folder.path().join("blocks");
+    let lake = Lake::open(place.to_str().unwrap(), &io, settings(), at(0)).unwrap();
+    let one = tenant("one");
+    fs::remove_file(place.join(".lock")).unwrap();
+    let later = Lake::open(place.to_str().unwrap(), &io, settings(), at(1)).unwrap();
+    let ticket = lake.push(&one, &samples("f", 0, 10, 7)).unwrap();
+    lake.flush(at(2));
+    let refused = ticket.wait().unwrap_err();
+    assert_eq!(refused.to_string(), "another process took the catalogue over");
+    assert_eq!(blocks_in(&place).len(), 0, "its block is not there");
+    let ticket = later.push(&one, &samples("f", 0, 10, 7)).unwrap();
+    later.flush(at(2));
+    ticket.wait().unwrap();
+    assert_eq!(sum(&later, &one), 10);
 }
 
 #[test]
@@ -144,14 +220,16 @@ fn questions_are_answered_the_same_while_blocks_are_merged() {
     };
     let compacted = lake.compact(at(100_000)).unwrap();
     assert_eq!(asking.join().unwrap(), BTreeSet::from([120]));
-    assert_eq!((compacted.made, compacted.replaced), (20, 120));
+    assert_eq!((compacted.made, compacted.replaced), (80, 120));
     // Up to one block for each day.
     while lake.compact(at(100_000)).unwrap() != Compacted::default() {}
     assert_eq!((lake.blocks().len(), sum(&lake, &one)), (1, 120));
     let keep = Keep { age: Some(Nanos::new(10_000 * 1_000_000_000)), bytes: None };
     assert_eq!(lake.expire(keep, at(5_000)).unwrap(), []);
     assert_eq!(lake.expire(keep, at(100_000)).unwrap().len(), 1);
-    assert_eq!((sum(&lake, &one), blocks_in(folder.path()).len()), (0, 0));
+    assert_eq!(sum(&lake, &one), 0);
+    lake.compact(at(101_000)).unwrap();
+    assert_eq!(blocks_in(folder.path()).len(), 0);
 }
 
 #[test]
@@ -159,7 +237,10 @@ fn what_cannot_be_written_is_refused_and_may_come_again() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("blocks");
     let one = tenant("one");
-    let lake = open(&place, at(0));
+    let catalogue = Some(store::catalogue::url_of_file(&folder.path().join("c.sqlite")));
+    let settings = Settings { catalogue, ..Settings::default() };
+    let io = Io::start().unwrap();
+    let lake = Lake::open(place.to_str().unwrap(), &io, settings, at(0)).unwrap();
     fs::remove_dir_all(&place).unwrap();
     fs::write(&place, b"in the way").unwrap();
     let ticket = lake.push(&one, &samples("f", 0, 10, 7)).unwrap();
@@ -208,7 +289,7 @@ fn a_block_that_was_changed_is_named_and_answers_nothing() {
 }
 
 #[test]
-fn a_block_that_was_changed_keeps_only_its_own_window_from_being_merged() {
+fn a_block_that_was_changed_keeps_no_other_from_being_merged() {
     let folder = tempfile::tempdir().unwrap();
     let one = tenant("one");
     let lake = open(folder.path(), at(0));
@@ -223,8 +304,10 @@ fn a_block_that_was_changed_keeps_only_its_own_window_from_being_merged() {
     let now = at(50_000);
     let lake = open(folder.path(), now);
     assert!(matches!(lake.compact(now), Err(Error::Changed { .. })));
+    assert_eq!(lake.damaged().len(), 1);
+    lake.compact(now).unwrap();
     let levels: Vec<u8> = lake.blocks().iter().map(|name| name.level).collect();
-    assert_eq!(levels, [0, 0, 1]);
+    assert_eq!(levels, [0, 1, 1]);
     let keep = Keep { age: Some(Nanos::new(1_000_000_000)), bytes: None };
     assert_eq!(lake.expire(keep, now).unwrap().len(), 3);
 }

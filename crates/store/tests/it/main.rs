@@ -6,4 +6,8 @@
 )]
 
 mod blocks;
+mod catalogue;
+#[path = "../../../ducklake/tests/it/duckdb.rs"]
+mod duckdb;
+mod exports;
 mod lake;

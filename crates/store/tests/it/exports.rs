@@ -1,0 +1,246 @@
+//! What is exported of samples, whenever the process ends.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use export::{Cursor, KeepCursor as _, Prefix, Source as _};
+use model::samples::{Batch, Frame, Labels, Sample, Series};
+use model::{Nanos, Timestamp};
+use objects::Io;
+use rules::{BookLimits, Draft, Functions, Value};
+use store::block::Selection;
+use store::lake::name::Tenant;
+use store::lake::{Exporting, Lake, Settings};
+use wire::remote_write::is_stale;
+
+const CPU: &str = "process_cpu:cpu:nanoseconds:cpu:nanoseconds";
+const DELTA: &str =
+    "pyroscope_exported_metrics_functions_self_process_cpu_cpu_nanoseconds_cpu_nanoseconds";
+const SECOND_NS: i64 = 1_000_000_000;
+/// Some day's midnight.
+const DAY_S: i64 = 20_000 * 86_400;
+
+const fn at(ms: i64) -> Timestamp {
+    Timestamp::from_nanos(DAY_S * SECOND_NS + ms * 1_000_000)
+}
+
+fn open(folder: &Path, now: Timestamp) -> Lake {
+    let settings = Settings { export: Some(Exporting::default()), ..Settings::default() };
+    Lake::open(folder.to_str().unwrap(), &Io::start().unwrap(), settings, now).unwrap()
+}
+
+fn tenant() -> Tenant {
+    Tenant::new("one").unwrap()
+}
+
+/// A rule for all functions of a name that begins so.
+fn make_rule(lake: &Lake, prefix: &str, now: Timestamp) {
+    let mut book = lake.catalogue().rules(&tenant()).unwrap();
+    let before = book.generation();
+    let functions = Functions::Prefix(prefix.to_owned());
+    let draft = Draft {
+        profile_type: CPU.to_owned(),
+        functions: Some(functions),
+        value: Value::Own,
+        ..Draft::default()
+    };
+    book.upsert(draft, None, lake.next_cell_ms(now), &BookLimits::default()).unwrap();
+    lake.catalogue().put_rules(&tenant(), &book, before).unwrap();
+    let refused = lake.catalogue().put_rules(&tenant(), &book, before).unwrap_err().to_string();
+    assert!(refused.contains("generation"), "{refused}");
+}
+
+fn samples(function: &str, at: Timestamp, value: i64, profile: u128) -> Batch {
+    let mut batch = Batch::new();
+    let function = batch.text(function);
+    let frame = batch.frame(Frame { function, ..Frame::default() });
+    let stack = batch.stack(&[frame]);
+    let labels = Labels::new([("service_name", "shop")]);
+    let series = batch.series(Series { profile_type: CPU.parse().unwrap(), labels });
+    batch.add(Sample { series, stack, at, value, profile, span_id: 0, trace_id: 0 });
+    batch
+}
+
+/// A receiver that takes everything, and checks that each series' samples come once and in order.
+#[derive(Default)]
+struct Receiver {
+    newest: BTreeMap<String, i64>,
+    deltas: BTreeMap<String, i64>,
+    counters: BTreeMap<String, f64>,
+    stale: usize,
+}
+
+impl Receiver {
+    /// Takes what waits, a few at a time. At the end it may be that the store does not know that it was taken.
+    fn take(&mut self, lake: &Lake, is_told: bool) {
+        let (mut cells, mut cursors) = lake.catalogue().receiver(&tenant(), "it").unwrap();
+        let mut cursor: Cursor = cursors.load().unwrap().unwrap();
+        loop {
+            let found = cells.read(cursor.next, 7).unwrap();
+            if found.is_empty() {
+                break;
+            }
+            let again = cells.read(cursor.next, 7).unwrap();
+            assert_eq!(found, again, "a cell never changes");
+            if !is_told {
+                break;
+            }
+            for cell in found {
+                let series = cell.labels.to_string();
+                let newest = self.newest.insert(series.clone(), cell.sample.time_ms);
+                assert!(newest < Some(cell.sample.time_ms), "{series}: {newest:?}");
+                if is_stale(cell.sample.value) {
+                    self.stale += 1;
+                } else if cell.labels.metric() == DELTA {
+                    assert_eq!(cell.sample.value.fract().to_bits(), 0);
+                    #[expect(clippy::cast_possible_truncation, reason = "it is whole and small")]
+                    let value = cell.sample.value as i64;
+                    let function = cell.labels.get("function").unwrap().to_owned();
+                    *self.deltas.entry(function).or_default() += value;
+                } else {
+                    let function = cell.labels.get("function").unwrap().to_owned();
+                    self.counters.insert(function, cell.sample.value);
+                }
+                cursor.next += 1;
+                cursor.taken += 1;
+            }
+            cursors.save(&cursor).unwrap();
+        }
+        lake.catalogue().trim(&tenant(), &["it".to_owned()]).unwrap();
+    }
+}
+
+/// The store's own answer, by function.
+fn stored(lake: &Lake) -> BTreeMap<String, i64> {
+    let batch = lake.select(&tenant(), &Selection::all()).unwrap();
+    let mut sums = BTreeMap::new();
+    for sample in batch.samples() {
+        let frame = batch.frames_of(sample.stack).next().unwrap();
+        let function = batch.text_of(batch.frame_of(frame).function).to_owned();
+        *sums.entry(function).or_default() += sample.value;
+    }
+    sums
+}
+
+#[test]
+fn what_is_exported_is_what_is_stored_whenever_the_process_ends() {
+    for seed in 0..8 {
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let folder = tempfile::tempdir().unwrap();
+        let mut now_ms = 0_i64;
+        let mut lake = open(folder.path(), at(now_ms));
+        make_rule(&lake, "f", at(now_ms));
+        let (mut receiver, mut profile) = (Receiver::default(), 0_u128);
+        let mut unheard = Vec::new();
+        // Nothing comes before the rule holds.
+        now_ms += 15_000;
+        lake.catalogue().receiver(&tenant(), "it").unwrap();
+        for _ in 0..150 {
+            // Clocks are set back at times.
+            now_ms += dice.i64(-2_000..9_000);
+            let now = at(now_ms);
+            match dice.u8(..8) {
+                0..=2 => {
+                    profile += 1;
+                    let taken = at(now_ms - dice.i64(0..3_000_000));
+                    let function = format!("f{}", dice.u8(..5));
+                    let pushed = samples(&function, taken, dice.i64(1..1_000_000), profile);
+                    lake.push(&tenant(), &pushed).unwrap();
+                    unheard.push(pushed);
+                }
+                3 => {
+                    lake.flush(now);
+                    // A client that did not hear that it was taken sends it again.
+                    unheard.retain(|_| dice.bool());
+                }
+                4 => drop(lake.compact(now).unwrap()),
+                5 => drop(lake.close(now).unwrap()),
+                6 => receiver.take(&lake, dice.bool()),
+                _ => {
+                    drop(lake);
+                    lake = open(folder.path(), now);
+                    for pushed in unheard.drain(..) {
+                        lake.push(&tenant(), &pushed).unwrap();
+                    }
+                }
+            }
+        }
+        lake.flush(at(now_ms));
+        // The store's clock is not behind the latest that was told.
+        let end = at(now_ms + 3_600_000);
+        lake.compact(end).unwrap();
+        lake.close(end).unwrap();
+        receiver.take(&lake, true);
+        assert_eq!(receiver.deltas, stored(&lake), "seed {seed}");
+        let counters: BTreeMap<String, i64> = receiver
+            .counters
+            .iter()
+            .map(|(function, total)| (function.clone(), total.to_string().parse().unwrap()))
+            .collect();
+        assert_eq!(counters, receiver.deltas, "seed {seed}");
+        assert!(receiver.stale >= 2 * counters.len(), "all are idle at the end");
+    }
+}
+
+#[test]
+fn a_cell_waits_for_what_came_in_it_and_for_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = open(folder.path(), at(0));
+    make_rule(&lake, "f", at(0));
+    lake.push(&tenant(), &samples("f", at(0), 5, 1)).unwrap();
+    lake.flush(at(15_500));
+    lake.close(at(29_000)).unwrap();
+    assert_eq!(lake.catalogue().exporting().unwrap(), [], "it is not counted");
+    lake.compact(at(29_999)).unwrap();
+    assert_eq!(lake.catalogue().exporting().unwrap(), [], "its cell goes on");
+    lake.compact(at(30_000)).unwrap();
+    let (mut cells, _) = lake.catalogue().receiver(&tenant(), "it").unwrap();
+    assert_eq!(lake.close(at(30_000)).unwrap().cells, 2);
+    let found = cells.read(0, 10).unwrap();
+    let sample = found[0].sample;
+    assert_eq!(
+        (sample.value.to_bits(), sample.time_ms),
+        (5_f64.to_bits(), at(30_000).nanos() / 1_000_000)
+    );
+    // A sample from an hour ago counts where it comes.
+    lake.push(&tenant(), &samples("f", at(-3_000_000), 7, 2)).unwrap();
+    lake.flush(at(31_000));
+    lake.compact(at(45_000)).unwrap();
+    lake.close(at(45_000)).unwrap();
+    let sample = cells.read(2, 10).unwrap()[0].sample;
+    assert_eq!(
+        (sample.value.to_bits(), sample.time_ms),
+        (7_f64.to_bits(), at(45_000).nanos() / 1_000_000)
+    );
+    assert_eq!(
+        lake.expire(store::lake::plan::Keep { age: Some(Nanos::new(0)), bytes: None }, at(50_000))
+            .unwrap()
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn a_receiver_begins_with_what_is_closed_after_it_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = open(folder.path(), at(0));
+    make_rule(&lake, "f", at(0));
+    let cell = |from_ms: i64, profile| {
+        lake.push(&tenant(), &samples("f", at(from_ms), 5, profile)).unwrap();
+        lake.flush(at(from_ms));
+        lake.compact(at(from_ms + 15_000)).unwrap();
+        lake.close(at(from_ms + 15_000)).unwrap();
+    };
+    let (mut first, _) = lake.catalogue().receiver(&tenant(), "first").unwrap();
+    cell(15_000, 1);
+    let (mut second, _) = lake.catalogue().receiver(&tenant(), "second").unwrap();
+    cell(30_000, 2);
+    assert_eq!((first.read(0, 10).unwrap().len(), second.read(0, 10).unwrap().len()), (4, 2));
+    assert_eq!(first.read(2, 10).unwrap(), second.read(0, 10).unwrap());
+    // One that is not asked any more keeps nothing.
+    lake.catalogue().trim(&tenant(), &["second".to_owned()]).unwrap();
+    let (mut again, _) = lake.catalogue().receiver(&tenant(), "first").unwrap();
+    assert_eq!(again.read(0, 10).unwrap(), []);
+    assert_eq!(second.read(0, 10).unwrap().len(), 2);
+    assert_eq!(Prefix::default(), Exporting::default().prefix);
+}

@@ -11,7 +11,8 @@ pub(crate) fn exchange(
     body: &[u8],
 ) -> io::Result<(u16, Vec<u8>)> {
     let request = format!(
-        "{method} {path} HTTP/1.0\r\nhost: 127.0.0.1\r\naccept: application/json\r\ncontent-length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.0\r\nhost: 127.0.0.1\r\naccept: application/json\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     let mut answer = Vec::new();

@@ -20,6 +20,7 @@ pub mod browser;
 mod child;
 mod chunked;
 pub mod executables;
+pub mod exporting;
 #[expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -60,6 +60,12 @@ impl Prometheus {
         wait_for("prometheus", || (self.get("/-/ready")?.0 == 200).then_some(()));
     }
 
+    /// Where it listens, on the loopback.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Where it takes remote writes.
     #[must_use]
     pub fn write_url(&self) -> String {

@@ -5,6 +5,7 @@
 
 mod case;
 pub(crate) mod dice;
+mod export;
 #[expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -52,6 +53,9 @@ pub(crate) struct Args {
 enum Other {
     /// What it means that a packet of samples needs nothing else, over minutes; needs root. Exit code 1: a law is broken
     Profile(profile::Args),
+    /// What a store exports is what it stores, exactly once, while it, Prometheus and requests between them are killed and failed at. Exit code
+    /// 1: it is not
+    Export(export::Args),
 }
 
 /// Tries a law; whether it holds.
@@ -61,6 +65,7 @@ enum Other {
 pub(crate) fn run(args: &Args) -> anyhow::Result<bool> {
     match &args.other {
         Some(Other::Profile(args)) => profile::run(args),
+        Some(Other::Export(args)) => export::run(args),
         None => of_stitching(args).map(|()| true),
     }
 }

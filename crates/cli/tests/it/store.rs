@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use testkit::exporting::{self, Trial};
 
 use crate::process::{Running, THROUGHLINE};
 use crate::profile::can_sample;
@@ -107,10 +108,10 @@ fn what_is_pushed_and_acknowledged_is_shown_also_after_a_kill() {
     question["groupBy"] = json!(["pod"]);
     let series = store.ask("SelectSeries", &question);
     assert_eq!(series["series"][0]["labels"], json!([{ "name": "pod", "value": "a" }]));
-    // There is nothing but blocks, which others read, too.
+    // Files of blocks that were merged stay for a while, for others who read them.
     let names = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name());
     let endings = names.filter(|name| name.to_string_lossy().ends_with(".parquet")).count();
-    assert!((1..=3).contains(&endings), "{endings}");
+    assert!((1..=6).contains(&endings), "{endings}");
 }
 
 #[test]
@@ -213,4 +214,15 @@ fn profiles_of_the_agent_are_pushed_and_shown() {
     let graph = &store.ask("SelectMergeStacktraces", &asked(service))["flamegraph"];
     let names = graph["names"].as_array().unwrap();
     assert!(names.len() > 5, "{names:?}");
+}
+
+#[test]
+fn what_is_exported_reaches_a_real_prometheus_once_whoever_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = THROUGHLINE.into();
+    let trial = Trial { program, arguments: Vec::new(), kills: 12, seed: 7 };
+    let Some(outcome) = exporting::run(&trial, folder.path(), |_| {}) else { return };
+    assert!(outcome.holds(), "{outcome:#?}");
+    assert!(outcome.pushes[0] > 10 && outcome.requests[1] > 0, "{outcome:?}");
+    assert!(outcome.exported.len() > 10, "{outcome:?}");
 }

@@ -10,6 +10,7 @@
 //! | `GET /pyroscope/render`, `/pyroscope/render-diff` | flame graphs as JSON ([`render`]) |
 //! | `GET /` | the page, which asks the querier and shows what it says |
 //! | `GET /flame.svg` | a flame graph or a difference ([`svg`]) as a document that zooms and searches by itself |
+//! | `GET /metrics` | what the store says of itself, as Prometheus reads it |
 //! | `GET /ready` | `ready` while the store runs |
 //!
 //! What is called ([`call`]) comes by Connect, gRPC or gRPC-Web, as protobuf or JSON. A profile is acknowledged when it is on the disk.
@@ -26,7 +27,7 @@ mod svg;
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -75,7 +76,11 @@ struct Inner {
     places: Places,
     /// Of [`MAX_TENANTS`] at most.
     tenants: Mutex<HashMap<Tenant, OfTenant>>,
+    metrics: OnceLock<Metrics>,
 }
+
+/// Gives metrics as text.
+type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// What a request wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,7 +175,24 @@ impl Profiles {
         clock: fn() -> Timestamp,
     ) -> Self {
         let (bodies, places, tenants) = (Bodies::new(), Places::new(AT_ONCE), Mutex::default());
-        Self(Arc::new(Inner { lake, limits, are_tenants_told, clock, bodies, places, tenants }))
+        let metrics = OnceLock::new();
+        Self(Arc::new(Inner {
+            lake,
+            limits,
+            are_tenants_told,
+            clock,
+            bodies,
+            places,
+            tenants,
+            metrics,
+        }))
+    }
+
+    /// With metrics, as Prometheus' text format 0.0.4 has them.
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<dyn Fn() -> String + Send + Sync>) -> Self {
+        self.0.metrics.get_or_init(|| metrics);
+        self
     }
 
     fn tenant(&self, headers: &HeaderMap) -> Result<Tenant, connect::Error> {
@@ -247,10 +269,21 @@ fn router(profiles: &Profiles, local: SocketAddr) -> Router {
         .route("/pyroscope/render-diff", get(render::render_diff))
         .route("/", get(page::page))
         .route("/flame.svg", get(svg::answer))
+        .route("/metrics", get(metrics))
         .route("/ready", get(|| async { "ready\n" }))
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such path\n") })
         .with_state(profiles.clone())
         .layer(middleware::from_fn_with_state(local, guard))
+}
+
+async fn metrics(State(profiles): State<Profiles>) -> Response {
+    match profiles.0.metrics.get() {
+        Some(text) => {
+            ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text())
+                .into_response()
+        }
+        None => (StatusCode::NOT_FOUND, "nothing is told here\n").into_response(),
+    }
 }
 
 /// Refuses what another site's page may have sent here by a name of its own.

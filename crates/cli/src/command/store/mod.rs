@@ -1,22 +1,30 @@
 //! `throughline store`: keeps profiles, and answers what is asked of them.
 
+mod exports;
+mod metrics;
+mod receivers;
+
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use export::Prefix;
 use intake::Limits;
 use model::{Nanos, Timestamp};
 use objects::Io;
+use rules::Config;
 use server::profiles::Profiles;
+use store::cells::Grid;
 use store::lake::plan::Keep;
-use store::lake::{Lake, Settings};
+use store::lake::{Exporting, Lake, Settings};
 use tokio::net::TcpListener;
 
+use self::exports::Exports;
 use crate::command::profile::allow_files;
 use crate::command::relay::PeerArgs;
 use crate::log;
@@ -34,7 +42,8 @@ const EXAMPLES: &str = "\
 Examples:
   throughline store                                   profiles come to http://127.0.0.1:4040
   throughline agent --send http://127.0.0.1:4040
-  throughline store --data s3://profiles/blocks --keep-for 720h
+  throughline store --data s3://profiles/blocks --catalogue sqlite:blocks.sqlite --keep-for 720h
+  throughline store --rules rules.toml --remote-write http://prometheus:9090/api/v1/write
 
 Clients of OpenTelemetry (OTLP over HTTP and gRPC) and of Pyroscope (push.v1, /ingest) push to it, and its querier answers as Pyroscope's does; a browser shows its page. See docs/store.md.";
 
@@ -44,6 +53,12 @@ pub(crate) struct Args {
     /// Where blocks are kept: a folder, which is made, or a bucket (s3://bucket/prefix); one process at a time uses it
     #[arg(long, value_name = "PLACE", default_value = "throughline-data/profiles")]
     data: String,
+    /// Where the catalogue of the blocks is (sqlite:PATH or postgres://…); a folder has it inside
+    #[arg(long, value_name = "URL")]
+    catalogue: Option<String>,
+    /// Start although blocks of the catalogue are not there, and forget them
+    #[arg(long)]
+    forget_missing: bool,
     /// Where clients push profiles and ask for them
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4040")]
     listen: SocketAddr,
@@ -67,6 +82,21 @@ pub(crate) struct Args {
     /// The oldest samples are deleted while all blocks together are larger, such as 20GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     keep_size: Option<u64>,
+    /// Rules that say which sums are exported as metrics (TOML)
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Send metrics to this receiver of Prometheus remote write; may be given several times
+    #[arg(long, value_name = "URL")]
+    remote_write: Vec<String>,
+    /// Receivers with tenants, credentials and certificates (TOML)
+    #[arg(long, value_name = "FILE")]
+    receivers: Option<PathBuf>,
+    /// A metric's sample is of so much time
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
+    cell: Duration,
+    /// What metrics' names begin with
+    #[arg(long, value_name = "PREFIX", default_value = export::DEFAULT_PREFIX)]
+    metric_prefix: Prefix,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -78,8 +108,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let peers = args.peers.of_page(args.listen)?;
     allow_files("only so many clients are served at once");
     let io = Io::start().context("cannot start threads")?;
-    // A retry that is taken was not forgotten.
-    let settings = Settings { retries: nanos(args.take_for), ..Settings::default() };
+    let receivers = receivers::all(&args.remote_write, args.receivers.as_deref())?;
+    let exporting = Exporting { prefix: args.metric_prefix.clone(), ..Exporting::default() };
+    let settings = Settings {
+        // A retry that is taken was not forgotten.
+        retries: nanos(args.take_for),
+        grid: grid(args.cell)?,
+        export: (!receivers.is_empty()).then_some(exporting),
+        catalogue: args.catalogue.clone(),
+        forgets_missing: args.forget_missing,
+        ..Settings::default()
+    };
+    let rules = args.rules.as_deref().map(read_rules).transpose()?;
     let lake = Lake::open(&args.data, &io, settings, now());
     let lake = Arc::new(lake.with_context(|| format!("cannot keep profiles in {}", args.data))?);
     let keep = Keep { age: args.keep_for.map(nanos), bytes: args.keep_size };
@@ -90,7 +130,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let keeper = Keeper::start(lake, args.flush, keep);
+    let exports = Exports::new(Arc::clone(&lake), receivers, args.tenants, rules);
+    let look = LOOK.min(args.cell);
+    let told = Arc::new(Mutex::new(String::new()));
+    let shown = Arc::clone(&told);
+    let profiles = profiles.with_metrics(Arc::new(move || {
+        shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }));
+    let keeper = Keeper::start(lake, exports, told, args.flush, look, keep);
     let served = runtime.block_on(async {
         let mut stop = Stop::listen()?;
         let listener = TcpListener::bind(args.listen).await;
@@ -113,7 +160,14 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn start(lake: Arc<Lake>, flush: Duration, keep: Keep) -> Self {
+    fn start(
+        lake: Arc<Lake>,
+        mut exports: Exports,
+        told: Arc<Mutex<String>>,
+        flush: Duration,
+        look: Duration,
+        keep: Keep,
+    ) -> Self {
         let mut keeper = Self { ends: Vec::new(), threads: Vec::new() };
         let other = Arc::clone(&lake);
         keeper.every(flush, move || {
@@ -121,26 +175,25 @@ impl Keeper {
                 other.flush(now());
             }
         });
-        // Said once, until it goes well again.
-        let fails = AtomicBool::new(false);
-        keeper.every(LOOK, move || {
+        let mut troubles =
+            [Trouble::of("blocks are not merged or deleted"), Trouble::of("metrics are not made")];
+        keeper.every(look, move || {
+            let [blocks, metrics_of] = &mut troubles;
+            // Rules come before what is counted by them.
+            let provisioned = exports.provision(now());
             let (merged, expired) = (lake.compact(now()), lake.expire(keep, now()));
-            match merged.map(drop).and(expired.map(drop)) {
-                Ok(()) => fails.store(false, Ordering::Relaxed),
-                Err(error) if !fails.swap(true, Ordering::Relaxed) => {
-                    complain(&format!(
-                        "blocks are not merged or deleted: {}",
-                        model::with_causes(&error)
-                    ));
-                }
-                Err(_) => {}
-            }
+            blocks.tell(merged.map(drop).and(expired.map(drop)).map_err(anyhow::Error::from));
+            let closed = provisioned.and(exports.close(now()));
+            let text = metrics::text(&lake, &exports, now());
+            metrics_of.tell(closed.and(text.map(|text| {
+                *told.lock().unwrap_or_else(PoisonError::into_inner) = text;
+            })));
         });
         keeper
     }
 
     /// Does something again and again, and once more at the end.
-    fn every(&mut self, pause: Duration, work: impl Fn() + Send + 'static) {
+    fn every(&mut self, pause: Duration, mut work: impl FnMut() + Send + 'static) {
         let (end, ends) = mpsc::channel::<()>();
         self.ends.push(end);
         self.threads.push(thread::spawn(move || {
@@ -159,6 +212,40 @@ impl Keeper {
             }
         }
     }
+}
+
+/// What does not go well is said once, until it does again.
+struct Trouble {
+    what: &'static str,
+    is_said: bool,
+}
+
+impl Trouble {
+    const fn of(what: &'static str) -> Self {
+        Self { what, is_said: false }
+    }
+
+    fn tell(&mut self, outcome: anyhow::Result<()>) {
+        match outcome {
+            Ok(()) => self.is_said = false,
+            Err(error) if !std::mem::replace(&mut self.is_said, true) => {
+                complain(&format!("{}: {error:#}", self.what));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn grid(cell: Duration) -> anyhow::Result<Grid> {
+    match u32::try_from(cell.as_millis()) {
+        Ok(ms @ 1_000..=3_600_000) => Ok(Grid::new(ms)),
+        _ => anyhow::bail!("--cell: from 1s to 1h"),
+    }
+}
+
+fn read_rules(path: &std::path::Path) -> anyhow::Result<Config> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    text.parse().with_context(|| path.display().to_string())
 }
 
 #[expect(clippy::disallowed_methods, reason = "what is pushed is from now")]

@@ -1,0 +1,150 @@
+//! Sends what is closed to receivers: each tenant's cells to each receiver, by a thread of their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use export::{Clock, Exporter, Sender, Status};
+use model::Timestamp;
+use rules::{BookLimits, Config};
+use store::lake::Lake;
+use store::lake::name::Tenant;
+
+use super::receivers::Receiver;
+use crate::outcome::complain;
+
+/// Tenants times receivers, each a thread; for more of them nothing is sent, which is said.
+const MAX_EXPORTERS: usize = 512;
+
+/// All that is sent.
+pub(super) struct Exports {
+    lake: Arc<Lake>,
+    receivers: Vec<Receiver>,
+    /// Whether receivers are told whose series they get, when nothing else is said.
+    are_tenants_told: bool,
+    /// With the position in the tenant's outbox at which each began.
+    running: BTreeMap<(Tenant, String), (u64, Exporter)>,
+    rules: Option<Config>,
+    /// Tenants that have the rules of the configuration.
+    provisioned: BTreeSet<Tenant>,
+    has_complained: bool,
+}
+
+impl Exports {
+    pub(super) const fn new(
+        lake: Arc<Lake>,
+        receivers: Vec<Receiver>,
+        are_tenants_told: bool,
+        rules: Option<Config>,
+    ) -> Self {
+        Self {
+            lake,
+            receivers,
+            are_tenants_told,
+            running: BTreeMap::new(),
+            rules,
+            provisioned: BTreeSet::new(),
+            has_complained: false,
+        }
+    }
+
+    /// Gives tenants that are seen first the rules of the configuration: before what they pushed is counted.
+    pub(super) fn provision(&mut self, now: Timestamp) -> anyhow::Result<()> {
+        let empty = Config::default();
+        let config = self.rules.as_ref().unwrap_or(&empty);
+        let tenants: BTreeSet<Tenant> =
+            self.lake.blocks().into_iter().map(|block| block.tenant).collect();
+        for tenant in tenants {
+            if self.provisioned.contains(&tenant) {
+                continue;
+            }
+            let mut book = self.lake.catalogue().rules(&tenant)?;
+            let before = book.generation();
+            // What a tenant pushed that never had rules is counted from the beginning.
+            let from_ms = if before == 0 { i64::MIN } else { self.lake.next_cell_ms(now) };
+            let is_changed =
+                book.provision(config.of(tenant.as_str()), from_ms, &BookLimits::default())?;
+            if is_changed {
+                self.lake.catalogue().put_rules(&tenant, &book, before)?;
+            }
+            self.provisioned.insert(tenant);
+        }
+        Ok(())
+    }
+
+    /// Closes what is complete, and has it sent.
+    pub(super) fn close(&mut self, now: Timestamp) -> anyhow::Result<()> {
+        if self.receivers.is_empty() {
+            return Ok(());
+        }
+        let tenants = self.lake.catalogue().exporting()?;
+        for tenant in &tenants {
+            self.start(tenant)?;
+        }
+        if self.lake.close(now)?.cells > 0 {
+            self.running.values().for_each(|(_, exporter)| exporter.wake());
+        }
+        for tenant in &tenants {
+            let receivers: Vec<String> = self.of(tenant).map(|it| it.url.clone()).collect();
+            self.lake.catalogue().trim(tenant, &receivers)?;
+        }
+        Ok(())
+    }
+
+    fn of(&self, tenant: &Tenant) -> impl Iterator<Item = &Receiver> {
+        self.receivers.iter().filter(|receiver| receiver.gets(tenant.as_str()))
+    }
+
+    fn start(&mut self, tenant: &Tenant) -> anyhow::Result<()> {
+        let receivers: Vec<Receiver> = self.of(tenant).cloned().collect();
+        for Receiver { url, mut remote, .. } in receivers {
+            let key = (tenant.clone(), url);
+            if self.running.contains_key(&key) {
+                continue;
+            }
+            if self.running.len() >= MAX_EXPORTERS {
+                if !std::mem::replace(&mut self.has_complained, true) {
+                    complain(&format!(
+                        "{MAX_EXPORTERS} pairs of a tenant and a receiver are sent to, and no more"
+                    ));
+                }
+                return Ok(());
+            }
+            if self.are_tenants_told && remote.tenant.is_none() {
+                remote.tenant = Some(tenant.as_str().to_owned());
+            }
+            let (outbox, cursor) = self.lake.catalogue().receiver(tenant, &key.1)?;
+            let origin = outbox.origin();
+            let sender =
+                Sender::new(remote, Box::new(outbox), Box::new(cursor), Box::new(SystemClock))?;
+            self.running.insert(key, (origin, Exporter::start(sender)?));
+        }
+        Ok(())
+    }
+
+    /// How each is doing, by tenant and receiver.
+    pub(super) fn status(&self) -> impl Iterator<Item = (Tenant, String, Sending)> {
+        self.running.iter().map(|((tenant, url), (origin, exporter))| {
+            let sending = Sending { origin: *origin, status: exporter.status() };
+            (tenant.clone(), url.clone(), sending)
+        })
+    }
+}
+
+/// How a tenant's series are with a receiver.
+pub(super) struct Sending {
+    /// The position in the tenant's outbox at which it began.
+    pub(super) origin: u64,
+    pub(super) status: Status,
+}
+
+struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&mut self) -> i64 {
+        super::now().nanos() / 1_000_000
+    }
+
+    fn chance(&mut self) -> f64 {
+        fastrand::f64()
+    }
+}

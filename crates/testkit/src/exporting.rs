@@ -1,0 +1,443 @@
+//! A store of profiles that exports to a real Prometheus, through a proxy that fails and lies, while both are killed again and again.
+//!
+//! ```text
+//! client ─ push, until it is acknowledged ─▶ store ─ remote write ─▶ faulty proxy ─▶ Prometheus
+//!                                            kill -9                                 kill -9
+//! ```
+//! At the end three must say the same of each function: the client, the store's querier, and Prometheus.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+use crate::Running;
+use crate::http::exchange;
+use crate::prometheus::Prometheus;
+
+const TYPE: &str = "process_cpu:cpu:nanoseconds:cpu:nanoseconds";
+const DELTA: &str =
+    "pyroscope_exported_metrics_functions_process_cpu_cpu_nanoseconds_cpu_nanoseconds";
+/// The rule of the store: each function whose name begins so.
+const RULES: &str = "[[rule]]\nprofile_type = \"process_cpu:cpu:nanoseconds:cpu:nanoseconds\"\nfunctions = { prefix = \"f\" }\n";
+/// Nanoseconds of one sample of folded stacks: 100 Hz.
+const SAMPLE_NS: u64 = 10_000_000;
+/// A request that is longer has more than one series.
+const SEVERAL_SERIES_BYTES: usize = 1_000;
+
+/// What is tried.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// The program whose `store` it is.
+    pub program: PathBuf,
+    /// Further arguments of the store, such as another catalogue.
+    pub arguments: Vec<String>,
+    /// How often anything is killed.
+    pub kills: u64,
+    /// Decides about everything but time.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// How often the store was killed, and Prometheus.
+    pub kills: [u64; 2],
+    /// Pushes that were acknowledged, and how often one was sent.
+    pub pushes: [u64; 2],
+    /// Requests that the proxy had, and those that it did not treat as a receiver should.
+    pub requests: [u64; 2],
+    /// What the client pushed of each function, in nanoseconds.
+    pub pushed: BTreeMap<String, u64>,
+    /// What the store says of each.
+    pub stored: BTreeMap<String, u64>,
+    /// What Prometheus has of each.
+    pub exported: BTreeMap<String, u64>,
+}
+
+impl Outcome {
+    /// Whether all three say the same.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.pushed == self.stored && self.stored == self.exported
+    }
+}
+
+/// Tries it in a folder; `None`, said, when Prometheus is not installed.
+///
+/// # Panics
+/// When the store does not come up again, or Prometheus does not.
+#[must_use]
+pub fn run(trial: &Trial, folder: &Path, mut progress: impl FnMut(u64)) -> Option<Outcome> {
+    let mut prometheus = Prometheus::start()?;
+    let mut dice = Rng::with_seed(trial.seed);
+    let proxy = Proxy::start(&prometheus, dice.fork());
+    let rules = folder.join("rules.toml");
+    fs::write(&rules, RULES).expect("a file");
+    let receivers = folder.join("receivers.toml");
+    let url = format!("http://127.0.0.1:{}/api/v1/write", proxy.port);
+    let text = format!("[[receiver]]\nurl = \"{url}\"\ntimeout = \"2s\"\n");
+    fs::write(&receivers, text).expect("a file");
+    let mut store = Store { trial, folder, port: free_port(), running: None };
+    store.start();
+    let client = Client::start(store.port, dice.fork());
+    let mut outcome = Outcome::default();
+    for kill in 0..trial.kills {
+        thread::park_timeout(Duration::from_millis(dice.u64(100..1_500)));
+        let which = dice.u8(..4);
+        if which != 0 {
+            store.kill();
+            outcome.kills[0] += 1;
+        }
+        if which <= 1 {
+            prometheus.kill();
+            outcome.kills[1] += 1;
+        }
+        if which != 0 {
+            store.start();
+        }
+        if which <= 1 {
+            prometheus.resume();
+        }
+        progress(kill + 1);
+    }
+    let (pushes, pushed) = client.stop();
+    outcome.pushes = pushes;
+    outcome.pushed = pushed;
+    proxy.is_honest.store(true, Ordering::Relaxed);
+    outcome.stored = store.sums();
+    wait_until(Duration::from_secs(90), || {
+        outcome.exported = exported(&prometheus);
+        outcome.exported == outcome.stored
+    });
+    // What was taken twice would show by now.
+    thread::park_timeout(Duration::from_secs(3));
+    outcome.exported = exported(&prometheus);
+    outcome.requests = proxy.stop();
+    Some(outcome)
+}
+
+/// Asks until it is so, or for so long: what is not so then is told by whoever asked.
+fn wait_until(most: Duration, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() && begin.elapsed() < most {
+        thread::park_timeout(Duration::from_millis(250));
+    }
+}
+
+fn free_port() -> u16 {
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    free.local_addr().expect("a port").port()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the other side has the same clock")]
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time");
+    u64::try_from(since.as_millis()).expect("a time")
+}
+
+fn exported(prometheus: &Prometheus) -> BTreeMap<String, u64> {
+    let at_s = i64::try_from(now_ms() / 1_000 + 60).expect("a time");
+    let query = format!("sum by (function) (sum_over_time({DELTA}[2h]))");
+    let series = prometheus.query(&query, at_s);
+    let one = |series: &Value| {
+        let function = series.pointer("/metric/function")?.as_str()?.to_owned();
+        let value: f64 = series.pointer("/value/1")?.as_str()?.parse().ok()?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a whole number"
+        )]
+        Some((function, value as u64))
+    };
+    series.iter().filter_map(one).collect()
+}
+
+/// A store that is killed and started again.
+struct Store<'a> {
+    trial: &'a Trial,
+    folder: &'a Path,
+    port: u16,
+    running: Option<Running>,
+}
+
+impl Store<'_> {
+    fn start(&mut self) {
+        let mut command = Command::new(&self.trial.program);
+        let listen = format!("127.0.0.1:{}", self.port);
+        command.args(["store", "--cell", "1s", "--flush", "100ms", "--listen", &listen]);
+        command.arg("--data").arg(self.folder.join("profiles"));
+        command.arg("--rules").arg(self.folder.join("rules.toml"));
+        command.arg("--receivers").arg(self.folder.join("receivers.toml"));
+        command.args(&self.trial.arguments);
+        let log = self.folder.join("store.log");
+        let mut running = Running::start(command.stdout(Stdio::piped()), "store", &log);
+        drop(running.line_after("listening at "));
+        self.running = Some(running);
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            running.end("KILL");
+        }
+    }
+
+    /// What its querier says of each function.
+    fn sums(&self) -> BTreeMap<String, u64> {
+        let question = json!({
+            "profileTypeID": TYPE,
+            "labelSelector": "{}",
+            "start": now_ms() - 7_200_000,
+            "end": now_ms() + 600_000,
+        });
+        let path = "/querier.v1.QuerierService/SelectMergeStacktraces";
+        let answer = post(self.port, path, question.to_string().as_bytes()).expect("an answer");
+        assert_eq!(answer.0, 200, "{}", String::from_utf8_lossy(&answer.1));
+        let answer: Value = serde_json::from_slice(&answer.1).expect("JSON");
+        let graph = answer.get("flamegraph").cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let names: Vec<String> =
+            graph.get("names").and_then(Value::as_array).into_iter().flatten().map(text).collect();
+        let mut sums = BTreeMap::new();
+        // Of each node: offset, total, self, name.
+        for level in graph.get("levels").and_then(Value::as_array).into_iter().flatten() {
+            let values = level.get("values").and_then(Value::as_array).into_iter().flatten();
+            let numbers: Vec<u64> = values.filter_map(|it| it.as_str()?.parse().ok()).collect();
+            for node in numbers.chunks_exact(4) {
+                let &[_, total, _, name] = node else { continue };
+                let name = usize::try_from(name).ok().and_then(|name| names.get(name));
+                if let Some(name) = name.filter(|name| name.starts_with('f')) {
+                    *sums.entry(name.clone()).or_default() += total;
+                }
+            }
+        }
+        sums
+    }
+}
+
+fn post(port: u16, path: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
+    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    exchange(socket, "POST", path, body)
+}
+
+/// Pushes profiles, each until it is acknowledged.
+struct Client {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<([u64; 2], BTreeMap<String, u64>)>,
+}
+
+impl Client {
+    fn start(port: u16, mut dice: Rng) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            let (mut pushes, mut pushed) = ([0; 2], BTreeMap::new());
+            while !ends.load(Ordering::Relaxed) {
+                let mut stacks = BTreeMap::<String, u64>::new();
+                for _ in 0..dice.u8(1..6) {
+                    *stacks.entry(format!("f{}", dice.u8(..40))).or_default() += dice.u64(1..1_000);
+                }
+                let line =
+                    |(function, count): (&String, &u64)| format!("main;{function} {count}\n");
+                let body: String = stacks.iter().map(line).collect();
+                let until = now_ms();
+                let pod = dice.u8(..3);
+                let path = format!(
+                    "/ingest?name=shop.cpu%7Bpod%3D{pod}%7D&from={}&until={until}",
+                    until - 1
+                );
+                // Some answers are not waited for.
+                if dice.u8(..10) == 0 {
+                    drop(send(port, &path, body.as_bytes()));
+                    pushes[1] += 1;
+                }
+                loop {
+                    pushes[1] += 1;
+                    match post(port, &path, body.as_bytes()) {
+                        Ok((200, _)) => break,
+                        Ok((429 | 500..=599, _)) | Err(_) => {
+                            thread::park_timeout(Duration::from_millis(20));
+                        }
+                        Ok((0, _)) => {}
+                        Ok((status, said)) => {
+                            panic!("{status}: {}", String::from_utf8_lossy(&said));
+                        }
+                    }
+                }
+                pushes[0] += 1;
+                for (function, count) in stacks {
+                    *pushed.entry(function).or_default() += count * SAMPLE_NS;
+                }
+            }
+            (pushes, pushed)
+        });
+        Self { is_over, thread }
+    }
+
+    fn stop(self) -> ([u64; 2], BTreeMap<String, u64>) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// Sends a push and hears no answer.
+fn send(port: u16, path: &str, body: &[u8]) -> io::Result<()> {
+    let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    socket.write_all(head.as_bytes())?;
+    socket.write_all(body)
+}
+
+/// Stands before Prometheus, and fails and lies.
+struct Proxy {
+    port: u16,
+    is_honest: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+    /// All requests, and those that were not treated well.
+    requests: Arc<[AtomicU64; 2]>,
+    thread: JoinHandle<()>,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It goes on, and its answer comes back.
+    Passed,
+    /// It is answered so, and does not go on.
+    Refused(&'static str),
+    /// It goes on, and is answered so.
+    Lied(&'static str),
+    /// It goes on, and is not answered.
+    Unheard,
+    /// It is not answered for longer than the store waits.
+    Late,
+}
+
+impl Fate {
+    fn of(dice: &mut Rng, bytes: usize) -> Self {
+        match dice.u8(..40) {
+            0..=1 => Self::Refused("500 Internal Server Error"),
+            2 => Self::Refused("503 Service Unavailable"),
+            3..=4 => Self::Refused("429 Too Many Requests\r\nRetry-After: 1"),
+            5..=7 => Self::Lied("500 Internal Server Error"),
+            8..=10 => Self::Unheard,
+            11 => Self::Late,
+            // Alone, a series would be given up after that.
+            12..=13 if bytes > SEVERAL_SERIES_BYTES => Self::Refused("400 Bad Request"),
+            _ => Self::Passed,
+        }
+    }
+}
+
+impl Proxy {
+    fn start(prometheus: &Prometheus, dice: Rng) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("a port").port();
+        let to = prometheus.port();
+        let (is_honest, is_over) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let requests = Arc::<[AtomicU64; 2]>::default();
+        let dice = Arc::new(Mutex::new(dice));
+        let shared = (Arc::clone(&is_honest), Arc::clone(&is_over), Arc::clone(&requests));
+        let thread = thread::spawn(move || {
+            let (is_honest, is_over, requests) = shared;
+            for socket in listener.incoming().map_while(Result::ok) {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (is_honest, requests) = (Arc::clone(&is_honest), Arc::clone(&requests));
+                let dice = Arc::clone(&dice);
+                thread::spawn(move || {
+                    // A store that was killed is the end of its connections.
+                    drop(answer(socket, to, &is_honest, &requests, &dice));
+                });
+            }
+        });
+        Self { port, is_honest, is_over, requests, thread }
+    }
+
+    fn stop(self) -> [u64; 2] {
+        self.is_over.store(true, Ordering::Relaxed);
+        drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
+        drop(self.thread.join());
+        [0, 1].map(|at: usize| self.requests.get(at).map_or(0, |it| it.load(Ordering::Relaxed)))
+    }
+}
+
+fn answer(
+    mut socket: TcpStream,
+    to: u16,
+    is_honest: &AtomicBool,
+    requests: &[AtomicU64; 2],
+    dice: &Mutex<Rng>,
+) -> io::Result<()> {
+    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let request = read_message(&mut socket)?;
+    let fate = match is_honest.load(Ordering::Relaxed) {
+        true => Fate::Passed,
+        false => Fate::of(&mut dice.lock().unwrap_or_else(PoisonError::into_inner), request.len()),
+    };
+    let [all, ill] = requests;
+    all.fetch_add(1, Ordering::Relaxed);
+    ill.fetch_add(u64::from(fate != Fate::Passed), Ordering::Relaxed);
+    let pass = || {
+        let mut further = TcpStream::connect((Ipv4Addr::LOCALHOST, to))?;
+        further.set_read_timeout(Some(Duration::from_secs(10)))?;
+        further.write_all(&request)?;
+        read_message(&mut further)
+    };
+    let said = |status: &str| {
+        format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    };
+    match fate {
+        Fate::Passed => match pass() {
+            Ok(answer) => socket.write_all(&answer),
+            Err(_) => socket.write_all(said("502 Bad Gateway").as_bytes()),
+        },
+        Fate::Refused(status) => socket.write_all(said(status).as_bytes()),
+        Fate::Lied(status) => {
+            drop(pass());
+            socket.write_all(said(status).as_bytes())
+        }
+        Fate::Unheard => pass().map(drop),
+        Fate::Late => {
+            drop(pass());
+            thread::park_timeout(Duration::from_millis(2_500));
+            Ok(())
+        }
+    }
+}
+
+/// A request or an answer as its bytes: a head, and as many bytes as it says.
+fn read_message(socket: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut message = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        if let Some(head) = message.windows(4).position(|four| four == b"\r\n\r\n") {
+            let text = String::from_utf8_lossy(message.get(..head).unwrap_or_default())
+                .to_ascii_lowercase();
+            let length = text.lines().find_map(|line| line.strip_prefix("content-length:"));
+            let length: usize = length.and_then(|it| it.trim().parse().ok()).unwrap_or(0);
+            if message.len() >= head + 4 + length {
+                return Ok(message);
+            }
+        }
+        let read = socket.read(&mut piece)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        message.extend_from_slice(piece.get(..read).unwrap_or_default());
+    }
+}

@@ -1,0 +1,63 @@
+//! The law of export: for each series, the samples that a receiver has add up to what the store answers, and to what clients pushed.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use testkit::exporting::{self, Outcome, Trial};
+
+use super::say;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// How often something is killed
+    #[arg(long, default_value_t = 1_000)]
+    kills: u64,
+    /// What decides about everything but time
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// The binary
+    #[arg(long, default_value = "target/release/throughline")]
+    binary: PathBuf,
+    /// The store's catalogue, such as postgres://localhost/profiles, instead of a file
+    #[arg(long, value_name = "URL")]
+    catalogue: Option<String>,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<bool> {
+    let begin = Instant::now();
+    let program = args.binary.canonicalize();
+    let program = program.with_context(|| args.binary.display().to_string())?;
+    let folder = tempfile::tempdir()?;
+    let arguments = args.catalogue.iter().flat_map(|url| ["--catalogue".to_owned(), url.clone()]);
+    let trial =
+        Trial { program, arguments: arguments.collect(), kills: args.kills, seed: args.seed };
+    let bar = indicatif::ProgressBar::new(args.kills);
+    let outcome = exporting::run(&trial, folder.path(), |kills| bar.set_position(kills));
+    bar.finish_and_clear();
+    let Some(outcome) = outcome else { bail!("prometheus is not installed") };
+    tell(&outcome);
+    say(&format!(
+        "seed {}: the law {}; {:.0} s",
+        args.seed,
+        if outcome.holds() { "holds" } else { "is broken" },
+        begin.elapsed().as_secs_f64()
+    ));
+    Ok(outcome.holds())
+}
+
+fn tell(outcome: &Outcome) {
+    let Outcome { kills, pushes, requests, pushed, stored, exported } = outcome;
+    let ([store, prometheus], [acknowledged, sent], [all, ill]) = (kills, pushes, requests);
+    say(&format!("killed: the store {store} times, Prometheus {prometheus} times"));
+    say(&format!("pushes: {acknowledged} acknowledged, sent {sent} times"));
+    say(&format!(
+        "remote write: {all} requests, {ill} of them refused, unheard, late or lied about"
+    ));
+    for function in pushed.keys().chain(stored.keys()).chain(exported.keys()) {
+        let of = [pushed, stored, exported].map(|all| all.get(function).copied());
+        if of != [of.first().copied().flatten(); 3] {
+            say(&format!("{function}: pushed, stored, exported: {of:?}"));
+        }
+    }
+}

@@ -36,12 +36,18 @@ pub(super) fn columns(
         let times = tables.runs.iter().flat_map(|run| repeat_n(at_ns(run), run.rows.len()));
         Arc::new(TimestampNanosecondArray::from_iter_values(times))
     };
-    let types = each_series().map(|series| Some(series.profile_type.to_string()));
-    let services = each_series().map(|series| Some(crate::service(series).unwrap_or_default()));
+    let types: Vec<String> =
+        tables.runs.iter().map(|run| series(run).profile_type.to_string()).collect();
+    let each_type = tables.runs.iter().zip(&types);
+    let each_type = each_type.flat_map(|(run, text)| repeat_n(Some(text), run.rows.len()));
+    let each_service = tables.runs.iter().flat_map(|run| {
+        let service = crate::service(series(run)).unwrap_or_default();
+        repeat_n(Some(service), run.rows.len())
+    });
     let [places, after, values, spans] = samples(ordered, tables, rows)?;
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(types.collect::<StringArray>()),
-        Arc::new(services.collect::<StringArray>()),
+        Arc::new(each_type.collect::<StringArray>()),
+        Arc::new(each_service.collect::<StringArray>()),
         Arc::new(labels(&each_series().collect::<Vec<_>>())?),
         Arc::new(digests(rows.len(), each_digest)?),
         Arc::new(digests(rows.len(), repeat_n(part, rows.len()))?),

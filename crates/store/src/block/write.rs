@@ -16,8 +16,9 @@ use super::{FORMAT, HEADER_KEY, Header};
 use crate::content::Digest;
 use crate::error::Error;
 
-/// Samples after which a row group ends where the service changes: smaller ones cost more than they spare.
-const MIN_GROUP_SAMPLES: usize = 16_384;
+/// Samples after which a row group ends where the service changes: neighbours share tables until then, above all ids of profiles that
+/// have samples of many services.
+const MIN_GROUP_SAMPLES: usize = 65_536;
 /// Samples after which a row group ends in any case: some 64 MB while it is read.
 const MAX_GROUP_SAMPLES: usize = 1 << 20;
 
@@ -113,7 +114,8 @@ fn groups<'r>(batch: &Batch, rows: &'r [Row]) -> Vec<&'r [Row]> {
     let (mut begin, mut samples) = (0, 0);
     for (at, row) in rows.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|before| rows.get(before));
-        let changes = before.is_some_and(|before| service(before) != service(row));
+        let changes = before
+            .is_some_and(|before| before.series != row.series && service(before) != service(row));
         if (changes && samples >= MIN_GROUP_SAMPLES) || samples >= MAX_GROUP_SAMPLES {
             groups.extend(rows.get(begin..at));
             (begin, samples) = (at, 0);

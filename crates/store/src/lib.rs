@@ -1,12 +1,12 @@
 //! Blocks of profile samples that can be read alone and merge.
 //!
-//! In go batches of samples ([`model::samples::Batch`]), as clients sent them; out come blocks: immutable files whose stacks and series are
-//! addressed by content. Merging is decoding any number of blocks into one batch and encoding that: equal samples in any grouping and
-//! order become equal bytes. What HTTP says stays the caller's, and so do clocks.
+//! In go batches of samples ([`model::samples::Batch`]), as clients sent them; out come blocks: immutable files in which series, stacks and
+//! frames are what they say, and not how anyone numbered them. Merging is decoding any number of blocks into one batch and encoding that:
+//! equal samples in any grouping and order become equal bytes. What HTTP says stays the caller's, and so do clocks.
 //!
 //! - **block**: a file of samples of one tenant, with all that they refer to; its layout is drawn in [`mod@block`].
 //! - **row**: the samples of one stack of one series in a block.
-//! - **digest**: the first 16 bytes of SHA-256 over content, by which series and stacks are known.
+//! - **digest**: the first 16 bytes of SHA-256 over content, by which series and files are known.
 //! - **lake**: the blocks of all tenants in one place ([`mod@lake`]).
 //! - **selection**: which series and times are asked for, and whether sums of rows are enough.
 

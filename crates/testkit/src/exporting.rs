@@ -21,7 +21,7 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 
 use crate::Running;
-use crate::http::exchange;
+use crate::http::exchange_with;
 use crate::prometheus::Prometheus;
 
 const TYPE: &str = "process_cpu:cpu:nanoseconds:cpu:nanoseconds";
@@ -227,7 +227,7 @@ impl Store<'_> {
 fn post(port: u16, path: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
     let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     socket.set_read_timeout(Some(Duration::from_secs(10)))?;
-    exchange(socket, "POST", path, body)
+    exchange_with(socket, "POST", path, "content-type: application/json\r\n", body)
 }
 
 /// Pushes profiles, each until it is acknowledged.

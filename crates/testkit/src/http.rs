@@ -5,14 +5,24 @@ use std::net::TcpStream;
 
 /// Asks in HTTP/1.0, which has the body end with the connection: status and body.
 pub(crate) fn exchange(
-    mut socket: TcpStream,
+    socket: TcpStream,
     method: &str,
     path: &str,
     body: &[u8],
 ) -> io::Result<(u16, Vec<u8>)> {
+    exchange_with(socket, method, path, "", body)
+}
+
+/// With further lines of the head, each with its end.
+pub(crate) fn exchange_with(
+    mut socket: TcpStream,
+    method: &str,
+    path: &str,
+    fields: &str,
+    body: &[u8],
+) -> io::Result<(u16, Vec<u8>)> {
     let request = format!(
-        "{method} {path} HTTP/1.0\r\nhost: 127.0.0.1\r\naccept: application/json\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.0\r\nhost: 127.0.0.1\r\naccept: application/json\r\n{fields}content-length: {}\r\n\r\n",
         body.len()
     );
     let mut answer = Vec::new();

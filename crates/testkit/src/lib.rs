@@ -19,6 +19,7 @@ mod bpftrace;
 pub mod browser;
 mod child;
 mod chunked;
+pub mod duckdb;
 pub mod executables;
 pub mod exporting;
 #[expect(

@@ -20,10 +20,15 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn start(data: &Path, arguments: &[&str]) -> Self {
+        let place = data.to_str().unwrap();
+        Self::start_at(place, &data.with_extension("log"), arguments, &[])
+    }
+
+    fn start_at(place: &str, log: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(THROUGHLINE);
-        command.args(["store", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
-        let log = data.with_extension("log");
-        let mut running = Running::start(command.stdout(Stdio::piped()), "store", &log);
+        command.args(["store", "--listen", "127.0.0.1:0", "--data", place]).args(arguments);
+        command.envs(environment.iter().copied());
+        let mut running = Running::start(command.stdout(Stdio::piped()), "store", log);
         let url = running.line_after("listening at ");
         Self { running, url }
     }
@@ -112,6 +117,38 @@ fn what_is_pushed_and_acknowledged_is_shown_also_after_a_kill() {
     let names = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name());
     let endings = names.filter(|name| name.to_string_lossy().ends_with(".parquet")).count();
     assert!((1..=6).contains(&endings), "{endings}");
+}
+
+#[cfg(feature = "object-store")]
+#[test]
+fn a_store_in_a_bucket_has_what_it_acknowledged_after_a_kill() {
+    let Some(server) = testkit::s3::Server::start("127.0.0.1") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let catalogue = format!("sqlite:{}", folder.path().join("catalogue.sqlite").display());
+    let log = folder.path().join("store.log");
+    let start = || {
+        let arguments = ["--catalogue", &catalogue];
+        Store::start_at("s3://copies/profiles", &log, &arguments, &server.environment())
+    };
+    let mut store = start();
+    for round in 0..3 {
+        assert_eq!(store.push("shop", &[], &format!("main;serve {}\n", 10 + round)).0, 200);
+        store.running.end("KILL");
+        store = start();
+    }
+    assert_eq!(store.total("shop"), 330_000_000);
+    drop(store);
+    // A catalogue that is lost is made anew of what is in the bucket.
+    fs::remove_file(folder.path().join("catalogue.sqlite")).unwrap();
+    for ending in ["-wal", "-shm"] {
+        drop(fs::remove_file(folder.path().join(format!("catalogue.sqlite{ending}"))));
+    }
+    assert_eq!(start().total("shop"), 330_000_000);
+    let mut command = Command::new(THROUGHLINE);
+    command.args(["store", "--data", "s3://copies/profiles"]).envs(server.environment());
+    let refused = command.output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("where its catalogue is"), "{}", stderr(&refused));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use sqlx::AnyConnection;
 use tempfile::TempDir;
 use testkit::postgres::Postgres;
 
-use crate::duckdb::DuckDb;
+use testkit::duckdb::DuckDb;
 
 /// 2024-01-02 03:04:05 UTC.
 pub(crate) const BEGIN: i64 = 1_704_164_645_000_000_000;

@@ -5,7 +5,6 @@
     reason = "a test fails by panicking; helpers stand outside of test functions"
 )]
 
-mod duckdb;
 mod lake;
 mod random;
 mod readers;

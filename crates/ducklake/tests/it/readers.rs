@@ -8,8 +8,8 @@ use model::Timestamp;
 use serde_json::json;
 use testkit::postgres::Postgres;
 
-use crate::duckdb::DuckDb;
 use crate::lake::{BEGIN, Lake, Row, Version, check, rows};
+use testkit::duckdb::DuckDb;
 
 /// One test for each database that can keep a catalogue.
 macro_rules! in_each_database {
@@ -17,7 +17,7 @@ macro_rules! in_each_database {
         mod sqlite {
             $(#[tokio::test]
             async fn $name() {
-                if crate::duckdb::DuckDb::is_there() {
+                if testkit::duckdb::DuckDb::is_there() {
                     super::$test(crate::lake::Lake::sqlite().await).await;
                 }
             })*
@@ -25,7 +25,7 @@ macro_rules! in_each_database {
         mod postgres {
             $(#[tokio::test]
             async fn $name() {
-                if !crate::duckdb::DuckDb::is_there() {
+                if !testkit::duckdb::DuckDb::is_there() {
                     return;
                 }
                 let Some(server) = testkit::postgres::Postgres::start() else { return };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use sqlx::{Row, any::AnyRow};
 use testkit::postgres::Postgres;
 
-use crate::duckdb::DuckDb;
 use crate::lake::Lake;
+use testkit::duckdb::DuckDb;
 
 /// Columns of a table with their types and rules, in order.
 type Tables = BTreeMap<String, Vec<String>>;

@@ -6,8 +6,8 @@ use arrow_schema::Schema;
 use ducklake::{Error, Layout};
 use model::Timestamp;
 
-use crate::duckdb::DuckDb;
 use crate::lake::{BEGIN, Lake, Version, check, rows, schema};
+use testkit::duckdb::DuckDb;
 
 async fn prepare(lake: &mut Lake, data: &str, folder: &str, schema: &Schema) -> Error {
     let layout = Layout { data, table: "samples", folder, schema };

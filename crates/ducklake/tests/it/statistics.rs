@@ -15,8 +15,8 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use serde_json::{Value, json};
 
-use crate::duckdb::DuckDb;
 use crate::lake::{Lake, rows};
+use testkit::duckdb::DuckDb;
 
 /// What DuckDB says of a file's columns when it adds it to a table of its own whose columns are numbered as the fields are.
 fn told_by_duckdb(folder: &std::path::Path, file: &str, columns: &str) -> Value {

@@ -13,7 +13,7 @@ use store::lake::plan::Keep;
 use store::lake::{Lake, Settings};
 use testkit::postgres::Postgres;
 
-use crate::duckdb::DuckDb;
+use testkit::duckdb::DuckDb;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Some day's midnight.

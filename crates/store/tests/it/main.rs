@@ -7,7 +7,5 @@
 
 mod blocks;
 mod catalogue;
-#[path = "../../../ducklake/tests/it/duckdb.rs"]
-mod duckdb;
 mod exports;
 mod lake;

@@ -27,7 +27,8 @@ for line in sys.stdin:
 "#;
 
 /// A session in which a catalogue is attached.
-pub(crate) struct DuckDb {
+#[derive(Debug)]
+pub struct DuckDb {
     child: Child,
     questions: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
@@ -35,23 +36,32 @@ pub(crate) struct DuckDb {
 
 impl DuckDb {
     /// Whether there is one; said, when not.
-    pub(crate) fn is_there() -> bool {
+    #[must_use]
+    pub fn is_there() -> bool {
         let imports = "import duckdb, duckdb_extension_ducklake, duckdb_extension_sqlite_scanner, duckdb_extension_postgres_scanner";
         let output = Command::new("python-duckdb").args(["-c", imports]).output();
         let is_there = output.is_ok_and(|output| output.status.success());
         if !is_there {
-            testkit::skip("no python-duckdb with DuckLake (./test sets it up)");
+            crate::skip("no python-duckdb with DuckLake (./test sets it up)");
         }
         is_there
     }
 
     /// Attaches `sqlite:PATH` or `postgres:…` as DuckDB writes addresses.
-    pub(crate) fn attach(address: &str) -> Self {
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn attach(address: &str) -> Self {
         Self::attach_with(address, "READ_ONLY")
     }
 
     /// With other options.
-    pub(crate) fn attach_with(address: &str, options: &str) -> Self {
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn attach_with(address: &str, options: &str) -> Self {
         let mut command = Command::new("python-duckdb");
         command.args(["-c", PROGRAM, address, options]);
         let mut child =
@@ -62,7 +72,13 @@ impl DuckDb {
     }
 
     /// All rows of an answer, or why there are none.
-    pub(crate) fn ask(&mut self, query: &str) -> Result<Value, String> {
+    ///
+    /// # Errors
+    /// What it says is wrong.
+    ///
+    /// # Panics
+    /// When it ends.
+    pub fn ask(&mut self, query: &str) -> Result<Value, String> {
         let questions = self.questions.as_mut().expect("a pipe");
         writeln!(questions, "{}", json!(query)).expect("a session that runs");
         let mut answer = String::new();
@@ -74,12 +90,18 @@ impl DuckDb {
     }
 
     /// All rows of an answer.
-    pub(crate) fn rows(&mut self, query: &str) -> Value {
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn rows(&mut self, query: &str) -> Value {
         self.ask(query).unwrap_or_else(|error| panic!("{query}: {error}"))
     }
 
     /// The one value of an answer.
-    pub(crate) fn value(&mut self, query: &str) -> Value {
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn value(&mut self, query: &str) -> Value {
         let rows = self.rows(query);
         rows.pointer("/0/0").unwrap_or_else(|| panic!("{query}: {rows}")).clone()
     }

@@ -54,17 +54,23 @@ mod book;
 mod config;
 mod error;
 mod functions;
+mod preview;
 mod rule;
+mod service;
+mod settings;
 mod sums;
 
 pub use book::{Book, BookLimits, Version};
 pub use config::{Config, ConfigError};
 pub use error::{Error, Fault};
 pub use functions::Functions;
+pub use preview::{EXAMPLES, Example, MAX_SHOWN, Preview, preview};
 pub use rule::{
     Draft, FUNCTION, MAX_LABELS, MAX_MATCHERS, MAX_PATTERN_BYTES, METRIC_PREFIX, RULE_ID, Rule,
     Value,
 };
+pub use service::{delete_rule, get_rule, list_rules, rule_of, upsert_rule};
+pub use settings::{MAX_SETTING_BYTES, MAX_SETTING_NAME_BYTES, MAX_SETTINGS, Settings};
 pub use sums::{
     Amount, Bounds, Increase, Reason, SeriesLimits, Sums, counter, increase, overflow, sums, value,
 };

@@ -250,6 +250,24 @@ fn parse(text: &str) -> Result<Selector, Fault> {
     parsed.map_err(Fault::Matcher)
 }
 
+/// The one profile type that matchers say.
+///
+/// # Errors
+///
+/// [`Error::Field`] when they say none or several, or are no matchers.
+pub(crate) fn type_of(matchers: &[String]) -> Result<String, Error> {
+    let wrong = |what| Error::field("matchers", what);
+    let mut found = Vec::new();
+    for text in matchers {
+        found.extend_from_slice(parse(text).map_err(wrong)?.matchers());
+    }
+    let mut of_type = found.into_iter().filter(|matcher| matcher.name == PROFILE_TYPE);
+    match (of_type.next().map(|matcher| matcher.test), of_type.next()) {
+        (Some(Test::Equal(text)), None) => Ok(text),
+        _ => Err(wrong(Fault::TypeMatcher)),
+    }
+}
+
 /// Names of labels that a rule gives.
 fn labels<'a>(
     draft: &Draft,

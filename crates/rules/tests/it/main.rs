@@ -8,4 +8,5 @@ mod book;
 mod config;
 mod laws;
 mod samples;
+mod service;
 mod sums;

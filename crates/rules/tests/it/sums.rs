@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use export::Prefix;
 use model::samples::Batch;
-use rules::{Bounds, Draft, Functions, Reason, SeriesLimits, Sums, Value, counter, overflow, sums};
+use rules::{
+    Bounds, Draft, Functions, Reason, SeriesLimits, Sums, Value, counter, overflow, preview, sums,
+};
 
 use crate::samples::{ALLOC, CPU, Pairs, add, by, of, rules, text};
 
@@ -277,4 +279,21 @@ fn sums_come_back_from_json() {
     assert!(found.overflow().samples > 0);
     let json = serde_json::to_string(&found).unwrap();
     assert_eq!(serde_json::from_str::<Sums>(&json).unwrap(), found);
+}
+
+#[test]
+fn a_preview_shows_the_largest_series_and_what_would_be_lost() {
+    let mut batch = Batch::new();
+    for number in 0..30 {
+        add(&mut batch, CPU, &[("pod", &format!("p{number:02}"))], "work", number - 20);
+    }
+    add(&mut batch, CPU, &[("pod", &"x".repeat(70_000))], "work", 1);
+    add(&mut batch, CPU, &[("pod", "p29"), ("p.od", "x"), ("p_od", "y")], "work", 100);
+    let rule = rules([Draft { group_by: None, ..by(&[]) }]).remove(0);
+    let found = preview(&rule, &Prefix::default(), &batch);
+    assert_eq!((found.series, found.is_more, found.clashes, found.lost), (31, false, 1, 1));
+    assert_eq!(found.examples.len(), 20);
+    let first: Vec<_> = found.examples.iter().take(3).map(|it| it.sum.as_str()).collect();
+    assert_eq!(first, ["100", "-20", "-19"]);
+    assert!(found.examples[1].series.ends_with(r#"{pod="p00"}"#), "{}", found.examples[1].series);
 }

@@ -7,6 +7,7 @@
 //! | `POST /v1development/profiles` | takes OTLP profiles, as protobuf or JSON |
 //! | `POST /ingest` | takes a profile in one of many formats |
 //! | `POST /querier.v1.QuerierService/METHOD` | an answer ([`querier`], [`call`]) |
+//! | `POST /settings.v1.RecordingRulesService/METHOD`, `/settings.v1.SettingsService/METHOD`, `/api/rules/preview` | rules for metrics ([`settings`]) |
 //! | `GET /pyroscope/render`, `/pyroscope/render-diff` | flame graphs as JSON ([`render`]) |
 //! | `GET /` | the page, which asks the querier and shows what it says |
 //! | `GET /flame.svg` | a flame graph or a difference ([`svg`]) as a document that zooms and searches by itself |
@@ -22,6 +23,7 @@ mod doors;
 mod page;
 mod querier;
 mod render;
+mod settings;
 mod svg;
 
 use std::collections::HashMap;
@@ -36,8 +38,10 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use export::Prefix;
 use intake::{Bucket, Limits};
 use model::Timestamp;
+use rules::BookLimits;
 use store::lake::Lake;
 use store::lake::name::Tenant;
 use tokio::net::TcpListener;
@@ -45,6 +49,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::pyroscope::{self as connect, Code};
 
 use self::body::Bodies;
+pub use self::settings::{KeepRules, Kept};
 use crate::Error;
 use crate::connections::{Port, serve_services};
 use crate::guard::is_for_us;
@@ -77,6 +82,7 @@ struct Inner {
     /// Of [`MAX_TENANTS`] at most.
     tenants: Mutex<HashMap<Tenant, OfTenant>>,
     metrics: OnceLock<Metrics>,
+    rules: OnceLock<settings::Place>,
 }
 
 /// Gives metrics as text.
@@ -176,6 +182,7 @@ impl Profiles {
     ) -> Self {
         let (bodies, places, tenants) = (Bodies::new(), Places::new(AT_ONCE), Mutex::default());
         let metrics = OnceLock::new();
+        let rules = OnceLock::new();
         Self(Arc::new(Inner {
             lake,
             limits,
@@ -185,6 +192,7 @@ impl Profiles {
             places,
             tenants,
             metrics,
+            rules,
         }))
     }
 
@@ -192,6 +200,18 @@ impl Profiles {
     #[must_use]
     pub fn with_metrics(self, metrics: Arc<dyn Fn() -> String + Send + Sync>) -> Self {
         self.0.metrics.get_or_init(|| metrics);
+        self
+    }
+
+    /// With a place for rules and settings, without which nobody can have any; `prefix` is that of metrics of the default form. The first place stays.
+    #[must_use]
+    pub fn with_rules(
+        self,
+        keeper: Arc<dyn KeepRules>,
+        prefix: Prefix,
+        limits: BookLimits,
+    ) -> Self {
+        self.0.rules.get_or_init(|| settings::Place { keeper, prefix, limits });
         self
     }
 
@@ -265,6 +285,9 @@ fn router(profiles: &Profiles, local: SocketAddr) -> Router {
         .route("/ingest", post(doors::ingest))
         .route("/pyroscope/ingest", post(doors::ingest))
         .route("/querier.v1.QuerierService/{method}", post(querier::answer))
+        .route("/settings.v1.RecordingRulesService/{method}", post(settings::rules))
+        .route("/settings.v1.SettingsService/{method}", post(settings::settings))
+        .route("/api/rules/preview", post(settings::preview))
         .route("/pyroscope/render", get(render::render))
         .route("/pyroscope/render-diff", get(render::render_diff))
         .route("/", get(page::page))

@@ -243,7 +243,7 @@ pub(super) fn millis(at: Timestamp) -> i64 {
 }
 
 /// From the begin of the first millisecond to the end of the last.
-fn times(time: Millis) -> (Timestamp, Timestamp) {
+pub(super) fn times(time: Millis) -> (Timestamp, Timestamp) {
     let begin = time.start.saturating_mul(NANOS_PER_MILLI);
     let end = time.end.saturating_mul(NANOS_PER_MILLI).saturating_add(NANOS_PER_MILLI - 1);
     (Timestamp::from_nanos(begin), Timestamp::from_nanos(end))

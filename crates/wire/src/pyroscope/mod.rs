@@ -3,13 +3,14 @@
 //! ```text
 //! POST /push.v1.PusherService/Push            PushRequest ─▶ PushResponse
 //! POST /querier.v1.QuerierService/<Method>    <Method>Request ─▶ <Method>Response
+//! POST /settings.v1.RecordingRulesService/<Method>, /settings.v1.SettingsService/<Method>
 //!      Content-Type: application/proto        the bare message
 //!      Content-Type: application/json         the same by its JSON mapping
 //!      any other status than 200              {"code": "invalid_argument", "message": "…"}
 //!      Content-Type: application/grpc…        the bare message in a frame, see [`grpc`]
 //! ```
 //!
-//! Field numbers are those of `api/push/v1`, `api/querier/v1`, `api/types/v1` and `api/google/v1` of `grafana/pyroscope`; fields that are
+//! Field numbers are those of `api/push/v1`, `api/querier/v1`, `api/settings/v1`, `api/types/v1` and `api/google/v1` of `grafana/pyroscope`; fields that are
 //! not here are passed over, as protobuf has it. A decoded message takes a fixed multiple of its bytes, so whoever
 //! reads bodies bounds them.
 
@@ -20,12 +21,14 @@ pub mod pprof;
 mod push;
 mod querier;
 mod render;
+mod settings;
 mod types;
 
 pub use connect::{Code, Encoding, Error, decode, encode};
 pub use push::*;
 pub use querier::*;
 pub use render::{Flamebearer, Render, RenderMetadata, Timeline};
+pub use settings::*;
 pub use types::*;
 
 /// The service that takes profiles, as paths name it.

@@ -6,9 +6,11 @@ use prost::Message;
 use serde_json::{Value, json};
 use wire::pyroscope::{
     Code, Encoding, Error, ExemplarType, FlameGraph, GetProfileStatsResponse, GoPgo, HeatmapSlot,
-    LabelPair, Level, Location, Point, ProfileFormat, ProfileType, PushRequest, QueryImpact,
-    RawProfileSeries, RawSample, SelectMergeStacktracesRequest, SelectSeriesRequest,
-    StackTraceSelector, TimeSeriesAggregationType, decode, encode, pprof,
+    LabelPair, Level, Location, MetricType, Point, ProfileFormat, ProfileType, PushRequest,
+    QueryImpact, RawProfileSeries, RawSample, RecordingRule, SelectMergeStacktracesRequest,
+    SelectSeriesRequest, Setting, StackTraceSelector, StacktraceFilter,
+    StacktraceFilterFunctionName, TimeSeriesAggregationType, UpsertRecordingRuleRequest, decode,
+    encode, pprof,
 };
 
 fn question() -> SelectMergeStacktracesRequest {
@@ -224,6 +226,56 @@ fn fields_have_the_protocols_numbers() {
     assert_eq!(level.encode_to_vec(), by_hand(&[(1, Ok(&[0, 7]))]));
     let impact = QueryImpact { deduplication_needed: true, ..QueryImpact::default() };
     assert_eq!(impact.encode_to_vec(), by_hand(&[(4, Err(1))]));
+}
+
+#[test]
+fn rules_have_the_protocols_numbers_and_names() {
+    let name = by_hand(&[(1, Ok(b"f"))]);
+    let filter = by_hand(&[(1, Ok(&name))]);
+    let label = by_hand(&[(1, Ok(b"a")), (2, Ok(b"b"))]);
+    let function = StacktraceFilterFunctionName {
+        function_name: "f".to_owned(),
+        metric_type: MetricType::Total.into(),
+    };
+    let stacktrace_filter = Some(StacktraceFilter { function_name: Some(function) });
+    let external_labels = vec![LabelPair { name: "a".to_owned(), value: "b".to_owned() }];
+    let rule = RecordingRule {
+        id: "i".to_owned(),
+        metric_name: "m".to_owned(),
+        profile_type: "t".to_owned(),
+        matchers: vec!["x".to_owned()],
+        group_by: vec!["g".to_owned()],
+        external_labels: external_labels.clone(),
+        generation: 3,
+        stacktrace_filter: stacktrace_filter.clone(),
+        provisioned: true,
+        throughline: None,
+    };
+    let texts = [(1, &b"i"[..]), (2, b"m"), (3, b"t"), (4, b"x"), (5, b"g"), (6, &label)];
+    let mut fields: Vec<_> = texts.into_iter().map(|(number, text)| (number, Ok(text))).collect();
+    fields.extend([(7, Err(3)), (8, Ok(filter.as_slice())), (9, Err(1))]);
+    assert_eq!(rule.encode_to_vec(), by_hand(&fields));
+    assert_eq!(
+        serde_json::to_value(&rule).unwrap(),
+        json!({
+            "id": "i", "metricName": "m", "profileType": "t", "matchers": ["x"], "groupBy": ["g"],
+            "externalLabels": [{"name": "a", "value": "b"}], "generation": "3",
+            "stacktraceFilter": {"functionName": {"functionName": "f"}}, "provisioned": true,
+        })
+    );
+    let upsert = UpsertRecordingRuleRequest {
+        metric_name: "m".to_owned(),
+        external_labels,
+        generation: 3,
+        stacktrace_filter,
+        ..UpsertRecordingRuleRequest::default()
+    };
+    let fields = [(2, Ok(&b"m"[..])), (5, Ok(&label)), (6, Err(3)), (7, Ok(&filter))];
+    assert_eq!(upsert.encode_to_vec(), by_hand(&fields));
+    let setting = Setting { name: "n".to_owned(), value: "v".to_owned(), modified_at: 5 };
+    assert_eq!(setting.encode_to_vec(), by_hand(&[(1, Ok(b"n")), (2, Ok(b"v")), (3, Err(5))]));
+    let named = json!({"name": "n", "value": "v", "modifiedAt": "5"});
+    assert_eq!(serde_json::to_value(&setting).unwrap(), named);
 }
 
 /// Recorded from PyPI `pyroscope-io` 1.4.0; the value is that of its samples.

@@ -5,4 +5,5 @@ mod calls;
 mod clients;
 mod documents;
 mod questions;
+mod rules;
 mod store;

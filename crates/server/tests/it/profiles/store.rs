@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::http::response::Parts;
 use axum::http::{HeaderMap, Request, StatusCode, Version};
+use export::Prefix;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -17,7 +18,8 @@ use intake::Limits;
 use model::Timestamp;
 use objects::Io;
 use prost::Message;
-use server::profiles::Profiles;
+use rules::BookLimits;
+use server::profiles::{KeepRules, Profiles};
 use store::lake::{Lake, Settings};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
@@ -76,7 +78,7 @@ impl Store {
 
     /// For clients that do not say another time than that of the machine.
     pub(crate) fn start_now(limits: Limits) -> Self {
-        Self::start_at(limits, false, |_from, _to| true, now)
+        Self::start_at(limits, false, |_from, _to| true, now, None)
     }
 
     pub(crate) fn start_with(
@@ -84,7 +86,12 @@ impl Store {
         are_tenants_told: bool,
         admits: fn(IpAddr, IpAddr) -> bool,
     ) -> Self {
-        Self::start_at(limits, are_tenants_told, admits, || NOW)
+        Self::start_at(limits, are_tenants_told, admits, || NOW, None)
+    }
+
+    /// With a place for rules of tenants, who are told apart.
+    pub(crate) fn start_with_rules(keeper: Arc<dyn KeepRules>) -> Self {
+        Self::start_at(Limits::default(), true, |_from, _to| true, || NOW, Some(keeper))
     }
 
     fn start_at(
@@ -92,12 +99,16 @@ impl Store {
         are_tenants_told: bool,
         admits: fn(IpAddr, IpAddr) -> bool,
         clock: fn() -> Timestamp,
+        keeper: Option<Arc<dyn KeepRules>>,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let io = Io::start().unwrap();
         let place = folder.path().to_str().unwrap();
         let lake = Arc::new(Lake::open(place, &io, Settings::default(), clock()).unwrap());
-        let profiles = Profiles::new(Arc::clone(&lake), limits, are_tenants_told, clock);
+        let mut profiles = Profiles::new(Arc::clone(&lake), limits, are_tenants_told, clock);
+        if let Some(keeper) = keeper {
+            profiles = profiles.with_rules(keeper, Prefix::default(), BookLimits::default());
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()

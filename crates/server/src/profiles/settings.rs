@@ -1,0 +1,270 @@
+//! `settings.v1`: rules for exported metrics, and what pages keep; and what a rule would make.
+//!
+//! | path | reply |
+//! |---|---|
+//! | `POST /settings.v1.RecordingRulesService/METHOD` | `ListRecordingRules`, `GetRecordingRule`, `UpsertRecordingRule`, `DeleteRecordingRule` |
+//! | `POST /settings.v1.SettingsService/METHOD` | `Get`, `Set`, `Delete` |
+//! | `POST /api/rules/preview` | of `{"rule": …, "start": ms, "end": ms}` with the rule as it would be upserted: what it would make of these samples |
+//!
+//! Without a place for rules all of them are unimplemented, as on a Pyroscope whose storage of rules is off.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use export::Prefix;
+use flame::Millis;
+use model::Timestamp;
+use prost::Message;
+use rules::{Book, BookLimits, Preview, Settings};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use store::block::{Detail, Selection};
+use store::lake::name::Tenant;
+use wire::pyroscope::{
+    self as connect, Code, DeleteSettingsRequest, DeleteSettingsResponse, Encoding,
+    GetSettingsRequest, ListRecordingRulesRequest, SetSettingsRequest, SetSettingsResponse,
+};
+
+use super::call::{Call, call};
+use super::querier::{millis, times};
+use super::{AGAIN_AFTER, Failed, Inner, Kind, MAX_QUESTION_BYTES, Profiles, of_store};
+
+/// How often a change is made anew because somebody else made one meanwhile.
+const TRIES: usize = 8;
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// Whether something was kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// It is durable.
+    Yes,
+    /// Something of another generation is there than was expected, and stays.
+    Conflict,
+}
+
+/// Where tenants' rules and settings are.
+pub trait KeepRules: Send + Sync {
+    /// A tenant's rules; none are an empty book.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be read.
+    fn rules(&self, tenant: &Tenant) -> io::Result<Book>;
+
+    /// Keeps a book in place of the one of this generation; the empty one has 0.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written.
+    fn keep_rules(&self, tenant: &Tenant, book: &Book, expected: u64) -> io::Result<Kept>;
+
+    /// A tenant's settings; none are empty ones.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be read.
+    fn settings(&self, tenant: &Tenant) -> io::Result<Settings>;
+
+    /// As [`Self::keep_rules`].
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be written.
+    fn keep_settings(
+        &self,
+        tenant: &Tenant,
+        settings: &Settings,
+        expected: u64,
+    ) -> io::Result<Kept>;
+
+    /// When the first cell begins, milliseconds since 1970, that a change of rules is for which is made at this time.
+    fn next_cell_ms(&self, now: Timestamp) -> i64;
+}
+
+/// Where rules and settings are kept, and how they are made.
+pub(super) struct Place {
+    pub(super) keeper: Arc<dyn KeepRules>,
+    pub(super) prefix: Prefix,
+    pub(super) limits: BookLimits,
+}
+
+type Answer<T> = Result<T, connect::Error>;
+
+/// Any method of the service of rules.
+pub(super) async fn rules(
+    State(profiles): State<Profiles>,
+    Path(method): Path<String>,
+    request: Request,
+) -> Response {
+    let answer = move |it: &Call<'_>| Ok(Asked::new(it)?.rules(&method)?.into());
+    call(&profiles, Kind::Question, request, MAX_QUESTION_BYTES, answer).await
+}
+
+/// Any method of the service of settings.
+pub(super) async fn settings(
+    State(profiles): State<Profiles>,
+    Path(method): Path<String>,
+    request: Request,
+) -> Response {
+    let answer = move |it: &Call<'_>| Ok(Asked::new(it)?.settings(&method)?.into());
+    call(&profiles, Kind::Question, request, MAX_QUESTION_BYTES, answer).await
+}
+
+/// What a rule would make.
+pub(super) async fn preview(State(profiles): State<Profiles>, request: Request) -> Response {
+    let work = profiles.work(
+        Kind::Question,
+        request,
+        MAX_QUESTION_BYTES,
+        |inner, tenant, _headers, body| previewed(inner, tenant, body),
+    );
+    match work.await {
+        Ok(preview) => Json(preview).into_response(),
+        Err(error) => Failed(error).into_response(),
+    }
+}
+
+/// The body of a preview's request; times are milliseconds, and the last hour when they are not said.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedPreview {
+    rule: serde_json::Value,
+    start: Option<i64>,
+    end: Option<i64>,
+}
+
+fn previewed(inner: &Inner, tenant: &Tenant, body: &[u8]) -> Answer<Preview> {
+    let kept = kept(inner)?;
+    let asked: AskedPreview = serde_json::from_slice(body).map_err(|error| {
+        connect::Error::invalid(format!("the body is no such request: {error}"))
+    })?;
+    let rule = connect::decode(asked.rule.to_string().as_bytes(), Encoding::Json)?;
+    let rule = rules::rule_of(rule)?;
+    let now_ms = millis((inner.clock)());
+    let range = flame::Rules { limits: flame::Limits::default(), now_ms };
+    let end = asked.end.unwrap_or(now_ms);
+    let time = range.range(asked.start.unwrap_or(end.saturating_sub(HOUR_MS)), end)?;
+    // A range without samples.
+    let time = time.unwrap_or(Millis { start: 1, end: 0 });
+    let wanted = Selection {
+        profile_type: Some(rule.profile_type()),
+        series: &|series| rule.takes(series),
+        times: times(time),
+        detail: Detail::Totals,
+    };
+    let batch = inner.lake.select(tenant, &wanted).map_err(|error| of_store(&error))?;
+    Ok(rules::preview(&rule, &kept.prefix, &batch))
+}
+
+fn kept(inner: &Inner) -> Answer<&Place> {
+    inner.rules.get().ok_or_else(|| {
+        connect::Error::new(Code::Unimplemented, "this store has no place for rules and settings")
+    })
+}
+
+/// A request, and what it is about.
+struct Asked<'a> {
+    call: &'a Call<'a>,
+    kept: &'a Place,
+}
+
+impl<'a> Asked<'a> {
+    fn new(call: &'a Call<'a>) -> Answer<Self> {
+        Ok(Self { call, kept: kept(call.inner)? })
+    }
+
+    fn rules(&self, method: &str) -> Answer<Vec<u8>> {
+        let from_ms = self.kept.keeper.next_cell_ms(self.now());
+        let limits = &self.kept.limits;
+        match method {
+            "ListRecordingRules" => {
+                self.of(|_: ListRecordingRulesRequest| Ok(rules::list_rules(&self.book()?)))
+            }
+            "GetRecordingRule" => self.of(|asked| rules::get_rule(&self.book()?, &asked)),
+            "UpsertRecordingRule" => self.of(|asked: connect::UpsertRecordingRuleRequest| {
+                self.change(|book| rules::upsert_rule(book, asked.clone(), from_ms, limits))
+            }),
+            "DeleteRecordingRule" => {
+                self.of(|asked| self.change(|book| rules::delete_rule(book, &asked, from_ms)))
+            }
+            _ => Err(connect::Error::new(Code::Unimplemented, format!("there is no {method}"))),
+        }
+    }
+
+    fn settings(&self, method: &str) -> Answer<Vec<u8>> {
+        match method {
+            "Get" => self.of(|_: GetSettingsRequest| Ok(self.all()?.get())),
+            "Set" => self.of(|asked: SetSettingsRequest| {
+                let now_ms = millis(self.now());
+                let set = |all: &mut Settings| all.set(asked.setting.clone(), now_ms);
+                Ok(SetSettingsResponse { setting: Some(self.change_settings(set)?) })
+            }),
+            "Delete" => self.of(|asked: DeleteSettingsRequest| {
+                self.change_settings(|all| Ok(all.delete(&asked.name)))?;
+                Ok(DeleteSettingsResponse {})
+            }),
+            _ => Err(connect::Error::new(Code::Unimplemented, format!("there is no {method}"))),
+        }
+    }
+
+    /// The answer to a request of a kind.
+    fn of<Q, A>(&self, answer: impl FnOnce(Q) -> Answer<A>) -> Answer<Vec<u8>>
+    where
+        Q: Message + Default + DeserializeOwned,
+        A: Message + Serialize,
+    {
+        let asked = connect::decode(self.call.message, self.call.encoding)?;
+        Ok(connect::encode(&answer(asked)?, self.call.encoding))
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.call.inner.clock)()
+    }
+
+    fn book(&self) -> Answer<Book> {
+        self.kept.keeper.rules(self.call.tenant).map_err(|error| unkept(&error))
+    }
+
+    fn all(&self) -> Answer<Settings> {
+        self.kept.keeper.settings(self.call.tenant).map_err(|error| unkept(&error))
+    }
+
+    fn change<T>(&self, change: impl Fn(&mut Book) -> Answer<T>) -> Answer<T> {
+        tried(|| {
+            let mut book = self.book()?;
+            let expected = book.generation();
+            let answer = change(&mut book)?;
+            let kept = self.kept.keeper.keep_rules(self.call.tenant, &book, expected);
+            Ok((kept.map_err(|error| unkept(&error))?, answer))
+        })
+    }
+
+    fn change_settings<T>(&self, change: impl Fn(&mut Settings) -> Answer<T>) -> Answer<T> {
+        tried(|| {
+            let mut all = self.all()?;
+            let expected = all.generation();
+            let answer = change(&mut all)?;
+            let kept = self.kept.keeper.keep_settings(self.call.tenant, &all, expected);
+            Ok((kept.map_err(|error| unkept(&error))?, answer))
+        })
+    }
+}
+
+/// Does it until nobody comes between reading and writing.
+fn tried<T>(change: impl Fn() -> Answer<(Kept, T)>) -> Answer<T> {
+    for _ in 0..TRIES {
+        if let (Kept::Yes, answer) = change()? {
+            return Ok(answer);
+        }
+    }
+    let words = "others change it all the time; try again";
+    Err(connect::Error::new(Code::Aborted, words).again_after(AGAIN_AFTER))
+}
+
+fn unkept(error: &io::Error) -> connect::Error {
+    connect::Error::new(Code::Unavailable, model::with_causes(error)).again_after(AGAIN_AFTER)
+}

@@ -26,6 +26,7 @@ async function reload(isStep = true) {
     follow(now);
     const done = await load(now, () => mine === turn);
     if (mine !== turn || !done) return;
+    await loadRules();
     saveAddress(isStep);
     find("notices").replaceChildren();
     find("live").dataset.state = "ended";
@@ -172,6 +173,7 @@ function start() {
   find("search").addEventListener("input", () => search(find("search").value));
   find("search").addEventListener("keydown", (event) => { if (event.key === "Escape") search(""); });
   find("unzoom").addEventListener("click", unzoom);
+  listenRules();
   find("view").addEventListener("change", (event) => { asked.view = event.target.value; reload(); });
   find("more").addEventListener("click", () => { rowsShown += PAGE_OF_FUNCTIONS; drawTable(); });
   dark.addEventListener("change", () => reload(false));

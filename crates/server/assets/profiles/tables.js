@@ -60,7 +60,8 @@ function rowOf(one) {
     return cell;
   });
   const find_it = el("button", { type: "button", class: "link function", title: "find it in the graph", onclick: () => search(one.name) }, el("bdi", {}, nameText(one.name)));
-  return el("tr", { "data-function": one.name }, el("td", { class: "name" }, find_it), ...cells);
+  const make = el("button", { type: "button", class: "link make", hidden: !rules, onclick: () => editRule({ exact: one.name }) }, "make a rule");
+  return el("tr", { "data-function": one.name }, el("td", { class: "name" }, el("div", {}, find_it, make)), ...cells);
 }
 
 function sortBy(key) {

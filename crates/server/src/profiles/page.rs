@@ -20,6 +20,7 @@ const SCRIPT: &str = concat!(
     include_str!("../../assets/profiles/sides.js"),
     include_str!("../../assets/profiles/graph.js"),
     include_str!("../../assets/profiles/tables.js"),
+    include_str!("../../assets/profiles/rules.js"),
     include_str!("../../assets/profiles/page.js")
 );
 

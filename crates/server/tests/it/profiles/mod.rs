@@ -4,6 +4,7 @@ mod bad_input;
 mod calls;
 mod clients;
 mod documents;
+mod page;
 mod questions;
 mod rules;
 mod store;

@@ -20,19 +20,19 @@ use wire::pyroscope::{ListRecordingRulesResponse, UpsertRecordingRuleRequest};
 
 use super::store::{NOW, PUSH, Store, TYPE, pprof, push};
 
-const RULES: &str = "/settings.v1.RecordingRulesService";
+pub(super) const RULES: &str = "/settings.v1.RecordingRulesService";
 const SETTINGS: &str = "/settings.v1.SettingsService";
 const CELL_MS: i64 = 15_000;
 
 /// A file for what a tenant has of a kind.
-struct Folder {
+pub(super) struct Folder {
     place: TempDir,
     /// Held while a file is compared and written.
     writing: Mutex<()>,
 }
 
 impl Folder {
-    fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { place: tempfile::tempdir().unwrap(), writing: Mutex::default() })
     }
 
@@ -89,7 +89,7 @@ impl KeepRules for Folder {
 }
 
 /// What is answered to JSON of a tenant.
-fn ask(store: &Store, tenant: &str, path: &str, body: &Value) -> (u16, Value) {
+pub(super) fn ask(store: &Store, tenant: &str, path: &str, body: &Value) -> (u16, Value) {
     let fields = [("content-type", "application/json"), ("x-scope-orgid", tenant)];
     let reply = store.post(Version::HTTP_11, path, &fields, body.to_string());
     (reply.status.as_u16(), serde_json::from_slice(&reply.body).unwrap_or(Value::Null))

@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use testkit::exporting::{self, Trial};
+use testkit::prometheus::Prometheus;
+use testkit::wait_for;
 
 use crate::process::{Running, THROUGHLINE};
 use crate::profile::can_sample;
@@ -31,6 +33,17 @@ impl Store {
         let mut running = Running::start(command.stdout(Stdio::piped()), "store", log);
         let url = running.line_after("listening at ");
         Self { running, url }
+    }
+
+    /// The body of a page.
+    fn get(&self, path: &str) -> String {
+        let host = self.url.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(host).unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        said.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
     /// The status and the body of an answer to what is posted.
@@ -262,4 +275,43 @@ fn what_is_exported_reaches_a_real_prometheus_once_whoever_is_killed() {
     assert!(outcome.holds(), "{outcome:#?}");
     assert!(outcome.pushes[0] > 10 && outcome.requests[1] > 0, "{outcome:?}");
     assert!(outcome.exported.len() > 10, "{outcome:?}");
+}
+
+#[test]
+fn a_rule_that_is_made_by_pyroscopes_service_is_a_metric_soon_after() {
+    let Some(prometheus) = Prometheus::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let url = prometheus.write_url();
+    let store =
+        Store::start(&folder.path().join("profiles"), &["--cell", "1s", "--remote-write", &url]);
+    let rule = json!({
+        "metricName": "profiles_recorded_serving",
+        "matchers": ["{service_name=\"shop\", __profile_type__=\"process_cpu:cpu:nanoseconds:cpu:nanoseconds\"}"],
+        "groupBy": ["pod"],
+        "stacktraceFilter": { "functionName": { "functionName": "serve" } },
+    });
+    let path = "/settings.v1.RecordingRulesService/UpsertRecordingRule";
+    let json_field = ["Content-Type: application/json"];
+    let (status, said) = store.post(path, &json_field, rule.to_string().as_bytes());
+    assert_eq!(status, 200, "{said}");
+    // It holds from the next cell on: what is pushed in this one is not counted.
+    let found = wait_for("the metric", || {
+        assert_eq!(store.push("shop", &[], "main;serve;decode 30\nmain;serve 12\nmain 5\n").0, 200);
+        let at_s = i64::try_from(now_ms() / 1_000).unwrap();
+        let series = prometheus.query("profiles_recorded_serving", at_s);
+        series.first().cloned()
+    });
+    assert_eq!(found["metric"]["pod"], "a");
+    let value: u64 = found["value"][1].as_str().unwrap().parse().unwrap();
+    assert!(value > 0 && value.is_multiple_of(420_000_000), "{value}");
+    let told = wait_for("metrics", || {
+        let told = store.get("/metrics");
+        told.contains("throughline_export_lag_seconds{").then_some(told)
+    });
+    let field = |name: &str| {
+        let line = told.lines().find(|line| line.starts_with(name)).unwrap();
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    assert!(field("throughline_export_lag_seconds{") < 60.0, "{told}");
+    assert!(field("throughline_export_sent_samples_total{") >= 1.0, "{told}");
 }

@@ -22,6 +22,7 @@ use rules::{Book, BookLimits, Preview, Settings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::block::{Detail, Selection};
+use store::lake::Lake;
 use store::lake::name::Tenant;
 use wire::pyroscope::{
     self as connect, Code, DeleteSettingsRequest, DeleteSettingsResponse, Encoding,
@@ -83,6 +84,42 @@ pub trait KeepRules: Send + Sync {
 
     /// When the first cell begins, milliseconds since 1970, that a change of rules is for which is made at this time.
     fn next_cell_ms(&self, now: Timestamp) -> i64;
+}
+
+/// In the catalogue of the blocks, so that a rule holds from a cell on.
+impl KeepRules for Lake {
+    fn rules(&self, tenant: &Tenant) -> io::Result<Book> {
+        self.catalogue().rules(tenant).map_err(io::Error::other)
+    }
+
+    fn keep_rules(&self, tenant: &Tenant, book: &Book, expected: u64) -> io::Result<Kept> {
+        of_commit(self.catalogue().put_rules(tenant, book, expected))
+    }
+
+    fn settings(&self, tenant: &Tenant) -> io::Result<Settings> {
+        self.catalogue().settings(tenant).map_err(io::Error::other)
+    }
+
+    fn keep_settings(
+        &self,
+        tenant: &Tenant,
+        settings: &Settings,
+        expected: u64,
+    ) -> io::Result<Kept> {
+        of_commit(self.catalogue().put_settings(tenant, settings, expected))
+    }
+
+    fn next_cell_ms(&self, now: Timestamp) -> i64 {
+        Self::next_cell_ms(self, now)
+    }
+}
+
+fn of_commit(put: store::catalogue::Result<()>) -> io::Result<Kept> {
+    match put {
+        Ok(()) => Ok(Kept::Yes),
+        Err(store::catalogue::Error::Generation { .. }) => Ok(Kept::Conflict),
+        Err(error) => Err(io::Error::other(error)),
+    }
 }
 
 /// Where rules and settings are kept, and how they are made.

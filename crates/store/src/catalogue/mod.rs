@@ -73,8 +73,8 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
-    /// Rules were changed meanwhile.
-    #[error("rules of generation {expected} should be replaced: there are those of {found}")]
+    /// Rules or settings were changed meanwhile.
+    #[error("generation {expected} should be replaced: there is {found}")]
     Generation {
         /// Which ones should have been there.
         expected: u64,

@@ -1,6 +1,6 @@
 //! What tenants keep beside samples: rules and settings, each as one document with a generation.
 
-use rules::Book;
+use rules::{Book, Settings};
 use sqlx::{AnyConnection, Row as _};
 
 use super::cells::{number, parse, text};
@@ -11,12 +11,14 @@ use crate::lake::name::Tenant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Rules,
+    Settings,
 }
 
 impl Kind {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Rules => "rules",
+            Self::Settings => "settings",
         }
     }
 }
@@ -35,9 +37,28 @@ impl Catalogue {
     ///
     /// # Errors
     ///
-    /// [`Error::Generation`] when others are there, [`Error::Database`].
+    /// [`Error::Generation`] when there are others, [`Error::Database`].
     pub fn put_rules(&self, tenant: &Tenant, book: &Book, expected: u64) -> Result<()> {
         self.put_document(Kind::Rules, tenant, text(book)?, book.generation(), expected)
+    }
+
+    /// A tenant's settings.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Database`], [`Error::Damaged`].
+    pub fn settings(&self, tenant: &Tenant) -> Result<Settings> {
+        self.document(Kind::Settings, tenant)?.map_or(Ok(Settings::default()), parse)
+    }
+
+    /// Puts settings in the place of those of a generation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Generation`] when there are others, [`Error::Database`].
+    pub fn put_settings(&self, tenant: &Tenant, settings: &Settings, expected: u64) -> Result<()> {
+        let content = text(settings)?;
+        self.put_document(Kind::Settings, tenant, content, settings.generation(), expected)
     }
 
     fn document(&self, kind: Kind, tenant: &Tenant) -> Result<Option<String>> {

@@ -17,7 +17,7 @@ use export::Prefix;
 use intake::Limits;
 use model::{Nanos, Timestamp};
 use objects::Io;
-use rules::Config;
+use rules::{BookLimits, Config};
 use server::profiles::Profiles;
 use store::cells::Grid;
 use store::lake::plan::Keep;
@@ -134,6 +134,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let look = LOOK.min(args.cell);
     let told = Arc::new(Mutex::new(String::new()));
     let shown = Arc::clone(&told);
+    let keeper = Arc::clone(&lake);
+    let profiles = profiles.with_rules(keeper, args.metric_prefix.clone(), BookLimits::default());
     let profiles = profiles.with_metrics(Arc::new(move || {
         shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }));

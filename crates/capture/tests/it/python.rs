@@ -140,9 +140,12 @@ fn chains_of_calls_are_whole_and_in_order() {
             expected[2] = "__init__";
         }
         let what = format!("{}: {report:?}", python.display());
-        let begins = |it: &&Sample| expected.starts_with(&functions(it));
+        // It says that it is ready a moment before it leaves the function that does.
+        let has_begun = |it: &&Sample| functions(it).get(1) != Some(&"ready");
+        let samples: Vec<&Sample> = samples.iter().filter(has_begun).collect();
+        let begins = |it: &&&Sample| expected.starts_with(&functions(it));
         let in_order = samples.iter().filter(begins).count();
-        let wrong = samples.iter().find(|it| !begins(it)).map(outline);
+        let wrong = samples.iter().find(|it| !begins(it)).map(|it| outline(it));
         assert!(
             in_order * 1000 >= samples.len() * 999,
             "{what}\n{in_order} of {}: {wrong:?}",
@@ -153,7 +156,7 @@ fn chains_of_calls_are_whole_and_in_order() {
             whole.len() * 100 >= samples.len() * 95,
             "{what}\n{}: {:?}",
             whole.len(),
-            samples.last().map(outline)
+            samples.last().map(|it| outline(it))
         );
         for sample in &whole {
             assert_eq!(sample.python, PythonEnd::Root);

@@ -41,7 +41,6 @@ use axum::routing::{get, post};
 use export::Prefix;
 use intake::{Bucket, Limits};
 use model::Timestamp;
-use rules::BookLimits;
 use store::lake::Lake;
 use store::lake::name::Tenant;
 use tokio::net::TcpListener;
@@ -49,7 +48,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::pyroscope::{self as connect, Code};
 
 use self::body::Bodies;
-pub use self::settings::{KeepRules, Kept};
 use crate::Error;
 use crate::connections::{Port, serve_services};
 use crate::guard::is_for_us;
@@ -82,7 +80,7 @@ struct Inner {
     /// Of [`MAX_TENANTS`] at most.
     tenants: Mutex<HashMap<Tenant, OfTenant>>,
     metrics: OnceLock<Metrics>,
-    rules: OnceLock<settings::Place>,
+    prefix: OnceLock<Prefix>,
 }
 
 /// Gives metrics as text.
@@ -127,6 +125,10 @@ struct OfTenant {
 }
 
 impl Inner {
+    fn prefix(&self) -> Prefix {
+        self.prefix.get().cloned().unwrap_or_default()
+    }
+
     fn of_tenant<T>(&self, tenant: &Tenant, of: impl FnOnce(&mut OfTenant, Timestamp) -> T) -> T {
         let now = (self.clock)();
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,7 +184,7 @@ impl Profiles {
     ) -> Self {
         let (bodies, places, tenants) = (Bodies::new(), Places::new(AT_ONCE), Mutex::default());
         let metrics = OnceLock::new();
-        let rules = OnceLock::new();
+        let prefix = OnceLock::new();
         Self(Arc::new(Inner {
             lake,
             limits,
@@ -192,7 +194,7 @@ impl Profiles {
             places,
             tenants,
             metrics,
-            rules,
+            prefix,
         }))
     }
 
@@ -203,15 +205,10 @@ impl Profiles {
         self
     }
 
-    /// With a place for rules and settings, without which nobody can have any; `prefix` is that of metrics of the default form. The first place stays.
+    /// With a prefix of metrics that rules make, other than the default one.
     #[must_use]
-    pub fn with_rules(
-        self,
-        keeper: Arc<dyn KeepRules>,
-        prefix: Prefix,
-        limits: BookLimits,
-    ) -> Self {
-        self.0.rules.get_or_init(|| settings::Place { keeper, prefix, limits });
+    pub fn with_metric_prefix(self, prefix: Prefix) -> Self {
+        self.0.prefix.get_or_init(|| prefix);
         self
     }
 

@@ -6,15 +6,11 @@
 //! | `POST /settings.v1.SettingsService/METHOD` | `Get`, `Set`, `Delete` |
 //! | `POST /api/rules/preview` | of `{"rule": …, "start": ms, "end": ms}` with the rule as it would be upserted: what it would make of these samples |
 //!
-//! Without a place for rules all of them are unimplemented, as on a Pyroscope whose storage of rules is off.
-
-use std::io;
-use std::sync::Arc;
+//! Rules and settings are in the catalogue of the blocks, so that a rule holds from a cell on.
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use export::Prefix;
 use flame::Millis;
 use model::Timestamp;
 use prost::Message;
@@ -22,7 +18,7 @@ use rules::{Book, BookLimits, Preview, Settings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::block::{Detail, Selection};
-use store::lake::Lake;
+use store::catalogue::{self, Catalogue};
 use store::lake::name::Tenant;
 use wire::pyroscope::{
     self as connect, Code, DeleteSettingsRequest, DeleteSettingsResponse, Encoding,
@@ -38,97 +34,6 @@ const TRIES: usize = 8;
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// Whether something was kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
-    /// It is durable.
-    Yes,
-    /// Something of another generation is there than was expected, and stays.
-    Conflict,
-}
-
-/// Where tenants' rules and settings are.
-pub trait KeepRules: Send + Sync {
-    /// A tenant's rules; none are an empty book.
-    ///
-    /// # Errors
-    ///
-    /// When they cannot be read.
-    fn rules(&self, tenant: &Tenant) -> io::Result<Book>;
-
-    /// Keeps a book in place of the one of this generation; the empty one has 0.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be written.
-    fn keep_rules(&self, tenant: &Tenant, book: &Book, expected: u64) -> io::Result<Kept>;
-
-    /// A tenant's settings; none are empty ones.
-    ///
-    /// # Errors
-    ///
-    /// When they cannot be read.
-    fn settings(&self, tenant: &Tenant) -> io::Result<Settings>;
-
-    /// As [`Self::keep_rules`].
-    ///
-    /// # Errors
-    ///
-    /// When they cannot be written.
-    fn keep_settings(
-        &self,
-        tenant: &Tenant,
-        settings: &Settings,
-        expected: u64,
-    ) -> io::Result<Kept>;
-
-    /// When the first cell begins, milliseconds since 1970, that a change of rules is for which is made at this time.
-    fn next_cell_ms(&self, now: Timestamp) -> i64;
-}
-
-/// In the catalogue of the blocks, so that a rule holds from a cell on.
-impl KeepRules for Lake {
-    fn rules(&self, tenant: &Tenant) -> io::Result<Book> {
-        self.catalogue().rules(tenant).map_err(io::Error::other)
-    }
-
-    fn keep_rules(&self, tenant: &Tenant, book: &Book, expected: u64) -> io::Result<Kept> {
-        of_commit(self.catalogue().put_rules(tenant, book, expected))
-    }
-
-    fn settings(&self, tenant: &Tenant) -> io::Result<Settings> {
-        self.catalogue().settings(tenant).map_err(io::Error::other)
-    }
-
-    fn keep_settings(
-        &self,
-        tenant: &Tenant,
-        settings: &Settings,
-        expected: u64,
-    ) -> io::Result<Kept> {
-        of_commit(self.catalogue().put_settings(tenant, settings, expected))
-    }
-
-    fn next_cell_ms(&self, now: Timestamp) -> i64 {
-        Self::next_cell_ms(self, now)
-    }
-}
-
-fn of_commit(put: store::catalogue::Result<()>) -> io::Result<Kept> {
-    match put {
-        Ok(()) => Ok(Kept::Yes),
-        Err(store::catalogue::Error::Generation { .. }) => Ok(Kept::Conflict),
-        Err(error) => Err(io::Error::other(error)),
-    }
-}
-
-/// Where rules and settings are kept, and how they are made.
-pub(super) struct Place {
-    pub(super) keeper: Arc<dyn KeepRules>,
-    pub(super) prefix: Prefix,
-    pub(super) limits: BookLimits,
-}
-
 type Answer<T> = Result<T, connect::Error>;
 
 /// Any method of the service of rules.
@@ -137,7 +42,7 @@ pub(super) async fn rules(
     Path(method): Path<String>,
     request: Request,
 ) -> Response {
-    let answer = move |it: &Call<'_>| Ok(Asked::new(it)?.rules(&method)?.into());
+    let answer = move |it: &Call<'_>| Ok(Asked(it).rules(&method)?.into());
     call(&profiles, Kind::Question, request, MAX_QUESTION_BYTES, answer).await
 }
 
@@ -147,7 +52,7 @@ pub(super) async fn settings(
     Path(method): Path<String>,
     request: Request,
 ) -> Response {
-    let answer = move |it: &Call<'_>| Ok(Asked::new(it)?.settings(&method)?.into());
+    let answer = move |it: &Call<'_>| Ok(Asked(it).settings(&method)?.into());
     call(&profiles, Kind::Question, request, MAX_QUESTION_BYTES, answer).await
 }
 
@@ -175,7 +80,6 @@ struct AskedPreview {
 }
 
 fn previewed(inner: &Inner, tenant: &Tenant, body: &[u8]) -> Answer<Preview> {
-    let kept = kept(inner)?;
     let asked: AskedPreview = serde_json::from_slice(body).map_err(|error| {
         connect::Error::invalid(format!("the body is no such request: {error}"))
     })?;
@@ -194,29 +98,16 @@ fn previewed(inner: &Inner, tenant: &Tenant, body: &[u8]) -> Answer<Preview> {
         detail: Detail::Totals,
     };
     let batch = inner.lake.select(tenant, &wanted).map_err(|error| of_store(&error))?;
-    Ok(rules::preview(&rule, &kept.prefix, &batch))
-}
-
-fn kept(inner: &Inner) -> Answer<&Place> {
-    inner.rules.get().ok_or_else(|| {
-        connect::Error::new(Code::Unimplemented, "this store has no place for rules and settings")
-    })
+    Ok(rules::preview(&rule, &inner.prefix(), &batch))
 }
 
 /// A request, and what it is about.
-struct Asked<'a> {
-    call: &'a Call<'a>,
-    kept: &'a Place,
-}
+struct Asked<'a>(&'a Call<'a>);
 
-impl<'a> Asked<'a> {
-    fn new(call: &'a Call<'a>) -> Answer<Self> {
-        Ok(Self { call, kept: kept(call.inner)? })
-    }
-
+impl Asked<'_> {
     fn rules(&self, method: &str) -> Answer<Vec<u8>> {
-        let from_ms = self.kept.keeper.next_cell_ms(self.now());
-        let limits = &self.kept.limits;
+        let from_ms = self.0.inner.lake.next_cell_ms(self.now());
+        let limits = &BookLimits::default();
         match method {
             "ListRecordingRules" => {
                 self.of(|_: ListRecordingRulesRequest| Ok(rules::list_rules(&self.book()?)))
@@ -254,29 +145,34 @@ impl<'a> Asked<'a> {
         Q: Message + Default + DeserializeOwned,
         A: Message + Serialize,
     {
-        let asked = connect::decode(self.call.message, self.call.encoding)?;
-        Ok(connect::encode(&answer(asked)?, self.call.encoding))
+        let asked = connect::decode(self.0.message, self.0.encoding)?;
+        Ok(connect::encode(&answer(asked)?, self.0.encoding))
     }
 
     fn now(&self) -> Timestamp {
-        (self.call.inner.clock)()
+        (self.0.inner.clock)()
+    }
+
+    fn catalogue(&self) -> &Catalogue {
+        self.0.inner.lake.catalogue()
     }
 
     fn book(&self) -> Answer<Book> {
-        self.kept.keeper.rules(self.call.tenant).map_err(|error| unkept(&error))
+        self.catalogue().rules(self.0.tenant).map_err(|error| unkept(&error))
     }
 
     fn all(&self) -> Answer<Settings> {
-        self.kept.keeper.settings(self.call.tenant).map_err(|error| unkept(&error))
+        self.catalogue().settings(self.0.tenant).map_err(|error| unkept(&error))
     }
 
     fn change<T>(&self, change: impl Fn(&mut Book) -> Answer<T>) -> Answer<T> {
         tried(|| {
             let mut book = self.book()?;
             let expected = book.generation();
+            // Versions of cells that are long closed.
+            book.forget(millis(self.now()).saturating_sub(HOUR_MS));
             let answer = change(&mut book)?;
-            let kept = self.kept.keeper.keep_rules(self.call.tenant, &book, expected);
-            Ok((kept.map_err(|error| unkept(&error))?, answer))
+            Ok((self.catalogue().put_rules(self.0.tenant, &book, expected), answer))
         })
     }
 
@@ -285,23 +181,24 @@ impl<'a> Asked<'a> {
             let mut all = self.all()?;
             let expected = all.generation();
             let answer = change(&mut all)?;
-            let kept = self.kept.keeper.keep_settings(self.call.tenant, &all, expected);
-            Ok((kept.map_err(|error| unkept(&error))?, answer))
+            Ok((self.catalogue().put_settings(self.0.tenant, &all, expected), answer))
         })
     }
 }
 
 /// Does it until nobody comes between reading and writing.
-fn tried<T>(change: impl Fn() -> Answer<(Kept, T)>) -> Answer<T> {
+fn tried<T>(change: impl Fn() -> Answer<(catalogue::Result<()>, T)>) -> Answer<T> {
     for _ in 0..TRIES {
-        if let (Kept::Yes, answer) = change()? {
-            return Ok(answer);
+        match change()? {
+            (Ok(()), answer) => return Ok(answer),
+            (Err(catalogue::Error::Generation { .. }), _) => {}
+            (Err(error), _) => return Err(unkept(&error)),
         }
     }
     let words = "others change it all the time; try again";
     Err(connect::Error::new(Code::Aborted, words).again_after(AGAIN_AFTER))
 }
 
-fn unkept(error: &io::Error) -> connect::Error {
+fn unkept(error: &catalogue::Error) -> connect::Error {
     connect::Error::new(Code::Unavailable, model::with_causes(error)).again_after(AGAIN_AFTER)
 }

@@ -5,7 +5,7 @@ use prost::Message as _;
 use serde_json::{Value, json};
 use testkit::browser::{Browser, Page};
 
-use super::rules::{Folder, RULES, ask};
+use super::rules::{RULES, ask};
 use super::store::{NOW, PUSH, Store, TYPE, pprof, push};
 
 struct Reader {
@@ -39,7 +39,7 @@ impl Reader {
 
 #[test]
 fn a_rule_is_made_of_a_function_previewed_changed_and_deleted() {
-    let store = Store::start_with_rules(Folder::new());
+    let store = Store::start_for_tenants();
     let fields = [("content-type", "application/proto"), ("x-scope-orgid", "acme")];
     for (service, functions) in
         [("shop", &[("work", 30), ("wait", 7)][..]), ("cart", &[("work", 5)])]

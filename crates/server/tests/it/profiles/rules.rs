@@ -1,92 +1,18 @@
-//! Rules for metrics and settings over HTTP, kept in a folder.
+//! Rules for metrics and settings over HTTP.
 
-use std::io;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use axum::http::Version;
-use intake::Limits;
-use model::Timestamp;
 use prost::Message;
-use rules::{Book, BookLimits, Config, Settings};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use rules::{Book, BookLimits, Config};
 use serde_json::{Value, json};
-use server::profiles::{KeepRules, Kept};
 use store::lake::name::Tenant;
-use tempfile::TempDir;
 use wire::pyroscope::{ListRecordingRulesResponse, UpsertRecordingRuleRequest};
 
 use super::store::{NOW, PUSH, Store, TYPE, pprof, push};
 
 pub(super) const RULES: &str = "/settings.v1.RecordingRulesService";
 const SETTINGS: &str = "/settings.v1.SettingsService";
-const CELL_MS: i64 = 15_000;
-
-/// A file for what a tenant has of a kind.
-pub(super) struct Folder {
-    place: TempDir,
-    /// Held while a file is compared and written.
-    writing: Mutex<()>,
-}
-
-impl Folder {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { place: tempfile::tempdir().unwrap(), writing: Mutex::default() })
-    }
-
-    fn path(&self, tenant: &Tenant, kind: &str) -> PathBuf {
-        self.place.path().join(format!("{}.{kind}.json", tenant.as_str()))
-    }
-
-    fn read<T: DeserializeOwned + Default>(&self, tenant: &Tenant, kind: &str) -> io::Result<T> {
-        match std::fs::read(self.path(tenant, kind)) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn keep<T: Serialize + DeserializeOwned + Default>(
-        &self,
-        (tenant, kind): (&Tenant, &str),
-        value: &T,
-        generation: fn(&T) -> u64,
-        expected: u64,
-    ) -> io::Result<Kept> {
-        let _only = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        if generation(&self.read(tenant, kind)?) != expected {
-            return Ok(Kept::Conflict);
-        }
-        let beside = self.path(tenant, "writing");
-        std::fs::write(&beside, serde_json::to_vec(value)?)?;
-        std::fs::rename(beside, self.path(tenant, kind))?;
-        Ok(Kept::Yes)
-    }
-}
-
-impl KeepRules for Folder {
-    fn rules(&self, tenant: &Tenant) -> io::Result<Book> {
-        self.read(tenant, "rules")
-    }
-
-    fn keep_rules(&self, tenant: &Tenant, book: &Book, expected: u64) -> io::Result<Kept> {
-        self.keep((tenant, "rules"), book, Book::generation, expected)
-    }
-
-    fn settings(&self, tenant: &Tenant) -> io::Result<Settings> {
-        self.read(tenant, "settings")
-    }
-
-    fn keep_settings(&self, tenant: &Tenant, all: &Settings, expected: u64) -> io::Result<Kept> {
-        self.keep((tenant, "settings"), all, Settings::generation, expected)
-    }
-
-    fn next_cell_ms(&self, now: Timestamp) -> i64 {
-        (now.nanos() / 1_000_000).div_euclid(CELL_MS) * CELL_MS + CELL_MS
-    }
-}
 
 /// What is answered to JSON of a tenant.
 pub(super) fn ask(store: &Store, tenant: &str, path: &str, body: &Value) -> (u16, Value) {
@@ -134,8 +60,7 @@ fn with(mut value: Value, changes: &[(&str, Value)]) -> Value {
 
 #[test]
 fn rules_are_made_listed_changed_and_deleted() {
-    let folder = Folder::new();
-    let store = Store::start_with_rules(folder.clone());
+    let store = Store::start_for_tenants();
     let made = good(&store, &method("Upsert"), &rule())["rule"].clone();
     let id = made["id"].as_str().unwrap();
     assert!(id.len() == 10 && id.bytes().all(|letter| letter.is_ascii_alphabetic()), "{id}");
@@ -159,8 +84,8 @@ fn rules_are_made_listed_changed_and_deleted() {
     assert_eq!(serde_json::to_value(&listed.rules).unwrap(), json!([changed["rule"]]));
     assert_eq!(ask(&store, "other", &list, &json!({})), (200, json!({})));
     // From the next cell on.
-    let book = folder.rules(&Tenant::new("acme").unwrap()).unwrap();
-    let next_ms = folder.next_cell_ms(NOW);
+    let book = store.lake.catalogue().rules(&Tenant::new("acme").unwrap()).unwrap();
+    let next_ms = store.lake.next_cell_ms(NOW);
     assert_eq!((book.at(next_ms - 1).len(), book.at(next_ms).len()), (0, 1));
 
     assert_eq!(good(&store, &method("Delete"), &json!({"id": id})), json!({}));
@@ -173,7 +98,7 @@ fn rules_are_made_listed_changed_and_deleted() {
 
 #[test]
 fn rules_that_cannot_be_are_refused() {
-    let store = Store::start_with_rules(Folder::new());
+    let store = Store::start_for_tenants();
     let upsert = method("Upsert");
     let of_type = format!("{{__profile_type__=\"{TYPE}\"}}");
     for (change, words) in [
@@ -201,14 +126,13 @@ fn rules_that_cannot_be_are_refused() {
 
 #[test]
 fn rules_say_more_than_pyroscopes_can() {
-    let folder = Folder::new();
+    let store = Store::start_for_tenants();
     let acme = Tenant::new("acme").unwrap();
     let config = format!("[[rule]]\nid = \"fixed\"\nprofile_type = \"{TYPE}\"\n");
     let config: Config = config.parse().unwrap();
     let mut book = Book::default();
     book.provision(config.of("acme"), 0, &BookLimits::default()).unwrap();
-    folder.keep_rules(&acme, &book, 0).unwrap();
-    let store = Store::start_with_rules(folder);
+    store.lake.catalogue().put_rules(&acme, &book, 0).unwrap();
     let upsert = method("Upsert");
 
     let fixed = good(&store, &method("Get"), &json!({"id": "fixed"}))["rule"].clone();
@@ -235,7 +159,7 @@ fn rules_say_more_than_pyroscopes_can() {
 
 #[test]
 fn rules_that_come_at_once_are_all_there() {
-    let store = Store::start_with_rules(Folder::new());
+    let store = Store::start_for_tenants();
     let body = serde_json::from_value::<UpsertRecordingRuleRequest>(rule()).unwrap();
     let body = body.encode_to_vec();
     let fields = [("content-type", "application/proto"), ("x-scope-orgid", "acme")];
@@ -253,7 +177,7 @@ fn rules_that_come_at_once_are_all_there() {
 
 #[test]
 fn settings_are_kept_by_tenant_and_newer_ones_stay() {
-    let store = Store::start_with_rules(Folder::new());
+    let store = Store::start_for_tenants();
     let path = |name: &str| format!("{SETTINGS}/{name}");
     let set = |value: &str, at: i64| json!({"setting": {"name": "theme", "value": value, "modifiedAt": at.to_string()}});
     assert_eq!(good(&store, &path("Set"), &set("dark", 5)), set("dark", 5));
@@ -272,7 +196,7 @@ fn settings_are_kept_by_tenant_and_newer_ones_stay() {
 
 #[test]
 fn a_preview_says_which_series_a_rule_would_make() {
-    let store = Store::start_with_rules(Folder::new());
+    let store = Store::start_for_tenants();
     let fields = [("content-type", "application/proto"), ("x-scope-orgid", "acme")];
     for (service, functions) in
         [("shop", &[("work", 30), ("wait", 7)][..]), ("cart", &[("work", 5)])]
@@ -307,13 +231,4 @@ fn a_preview_says_which_series_a_rule_would_make() {
     assert_eq!(ask(&store, "other", path, &json!({"rule": rule()})).1["series"], 0);
     check(&store, path, &json!({"rule": {}}), (400, "invalid_argument", "exactly one matcher"));
     check(&store, path, &json!({}), (400, "invalid_argument", "rule"));
-}
-
-#[test]
-fn a_store_without_a_place_for_rules_says_so() {
-    let store = Store::start(Limits::default());
-    let preview = "/api/rules/preview".to_owned();
-    for path in [format!("{RULES}/ListRecordingRules"), format!("{SETTINGS}/Get"), preview] {
-        check(&store, &path, &json!({"rule": {}}), (501, "unimplemented", "no place for rules"));
-    }
 }

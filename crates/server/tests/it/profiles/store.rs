@@ -10,7 +10,6 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::http::response::Parts;
 use axum::http::{HeaderMap, Request, StatusCode, Version};
-use export::Prefix;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -18,8 +17,7 @@ use intake::Limits;
 use model::Timestamp;
 use objects::Io;
 use prost::Message;
-use rules::BookLimits;
-use server::profiles::{KeepRules, Profiles};
+use server::profiles::Profiles;
 use store::lake::{Lake, Settings};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
@@ -44,6 +42,7 @@ pub(crate) struct Store {
     threads: Vec<JoinHandle<()>>,
     is_held: Arc<AtomicBool>,
     clock: fn() -> Timestamp,
+    pub(crate) lake: Arc<Lake>,
     _folder: TempDir,
 }
 
@@ -78,7 +77,7 @@ impl Store {
 
     /// For clients that do not say another time than that of the machine.
     pub(crate) fn start_now(limits: Limits) -> Self {
-        Self::start_at(limits, false, |_from, _to| true, now, None)
+        Self::start_at(limits, false, |_from, _to| true, now)
     }
 
     pub(crate) fn start_with(
@@ -86,12 +85,12 @@ impl Store {
         are_tenants_told: bool,
         admits: fn(IpAddr, IpAddr) -> bool,
     ) -> Self {
-        Self::start_at(limits, are_tenants_told, admits, || NOW, None)
+        Self::start_at(limits, are_tenants_told, admits, || NOW)
     }
 
-    /// With a place for rules of tenants, who are told apart.
-    pub(crate) fn start_with_rules(keeper: Arc<dyn KeepRules>) -> Self {
-        Self::start_at(Limits::default(), true, |_from, _to| true, || NOW, Some(keeper))
+    /// For tenants who are told apart.
+    pub(crate) fn start_for_tenants() -> Self {
+        Self::start_with(Limits::default(), true, |_from, _to| true)
     }
 
     fn start_at(
@@ -99,16 +98,13 @@ impl Store {
         are_tenants_told: bool,
         admits: fn(IpAddr, IpAddr) -> bool,
         clock: fn() -> Timestamp,
-        keeper: Option<Arc<dyn KeepRules>>,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let io = Io::start().unwrap();
         let place = folder.path().to_str().unwrap();
         let lake = Arc::new(Lake::open(place, &io, Settings::default(), clock()).unwrap());
-        let mut profiles = Profiles::new(Arc::clone(&lake), limits, are_tenants_told, clock);
-        if let Some(keeper) = keeper {
-            profiles = profiles.with_rules(keeper, Prefix::default(), BookLimits::default());
-        }
+        let profiles = Profiles::new(Arc::clone(&lake), limits, are_tenants_told, clock);
+        let held = Arc::clone(&lake);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -135,7 +131,7 @@ impl Store {
         });
         let threads = vec![serving, flushing];
         let ends = Some((stop, end));
-        Self { address, runtime, ends, threads, is_held, clock, _folder: folder }
+        Self { address, runtime, ends, threads, is_held, clock, lake: held, _folder: folder }
     }
 
     /// From here on nothing is written, and so no push answered.

@@ -11,8 +11,14 @@ use crate::store::{Store, now_ms};
 
 const CPU: &str = "process_cpu:cpu:nanoseconds:cpu:nanoseconds";
 /// What stands in for what a reader of a dashboard chooses.
-const CHOSEN: [(&str, &str); 5] =
-    [("service", "shop"), ("function", ".*"), ("window", "59"), ("top", "20"), ("type", CPU)];
+const CHOSEN: [(&str, &str); 6] = [
+    ("job", ".*"),
+    ("service", "shop"),
+    ("function", ".*"),
+    ("window", "59"),
+    ("top", "20"),
+    ("type", CPU),
+];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/grafana")
@@ -127,8 +133,22 @@ fn prometheus_computes_what_dashboards_ask_of_it() {
         (format!("{function}{}", labels("decode")), "1500000000x6000"),
         (format!("{function}{}", labels("serve")), "_x5700 3000000000x300"),
     ];
+    let store = [
+        ("store_blocks{level=\"0\"}", "3x6000"),
+        ("store_blocks{level=\"1\"}", "2x6000"),
+        ("store_damaged_blocks", "1x6000"),
+        ("store_block_bytes{level=\"0\"}", "4096x6000"),
+        ("export_lag_seconds{tenant=\"t\",receiver=\"r\"}", "35x6000"),
+        ("export_waiting_samples{tenant=\"t\",receiver=\"r\"}", "9x6000"),
+        ("export_parked_series{tenant=\"t\",receiver=\"r\"}", "0x6000"),
+        ("export_failing{tenant=\"t\",receiver=\"r\"}", "1x6000"),
+        ("export_sent_samples_total{tenant=\"t\",receiver=\"r\"}", "0+30x6000"),
+        ("export_lost_samples_total{tenant=\"t\",receiver=\"r\",reason=\"old\"}", "0+3x6000"),
+    ];
+    let store = store.map(|(series, values)| (format!("throughline_{series}"), values));
     let series: Vec<Value> = series
         .into_iter()
+        .chain(store)
         .map(|(series, values)| json!({ "series": series, "values": values }))
         .collect();
     let by = |figures: &[(&str, f64)]| -> Vec<Value> {
@@ -137,11 +157,27 @@ fn prometheus_computes_what_dashboards_ask_of_it() {
             .map(|(name, value)| json!({ "labels": labels(name), "value": value }))
             .collect()
     };
-    let expected = |title: &str| match title {
+    let one = |labels: &str, value: f64| vec![json!({ "labels": labels, "value": value })];
+    let of_receiver = |value: f64| one(r#"{receiver="r",tenant="t"}"#, value);
+    let expected = |title: &str, legend: &str| match title {
         "CPU by service" => vec![json!({ "labels": r#"{service_name="shop"}"#, "value": 0.5 })],
         "CPU by function" => by(&[("serve", 0.2), ("decode", 0.1)]),
         "Share of the service's CPU" => by(&[("decode", 0.2), ("serve", 0.4)]),
         "What grew against the day before" => by(&[("serve", 0.2), ("decode", 0.0)]),
+        "Lag of receivers" => of_receiver(35.0),
+        "Samples sent" => of_receiver(2.0),
+        "Samples waiting" => of_receiver(9.0),
+        "Samples lost" => one(r#"{reason="old",receiver="r",tenant="t"}"#, 60.0),
+        "Receivers that take nothing, series that they refused" if legend.ends_with("fails") => {
+            of_receiver(1.0)
+        }
+        "Receivers that take nothing, series that they refused" => of_receiver(0.0),
+        "Blocks" if legend == "damaged" => one("{}", 1.0),
+        "Blocks" => vec![
+            json!({ "labels": r#"{level="0"}"#, "value": 3 }),
+            json!({ "labels": r#"{level="1"}"#, "value": 2 }),
+        ],
+        "Bytes of blocks" => one(r#"{level="0"}"#, 4_096.0),
         other => panic!("what does {other} give?"),
     };
     let dashboards = dashboards();
@@ -153,12 +189,12 @@ fn prometheus_computes_what_dashboards_ask_of_it() {
     for panel in askers {
         for target in panel["targets"].as_array().unwrap() {
             let title = panel["title"].as_str().unwrap();
-            tests.push(json!({
-                "expr": chosen(&target["expr"]), "eval_time": "25h", "exp_samples": expected(title),
-            }));
+            let samples = expected(title, target["legendFormat"].as_str().unwrap());
+            let expr = chosen(&target["expr"]);
+            tests.push(json!({ "expr": expr, "eval_time": "25h", "exp_samples": samples }));
         }
     }
-    assert_eq!(tests.len(), 4);
+    assert_eq!(tests.len(), 13);
     // JSON is YAML.
     let file = json!({
         "evaluation_interval": "15s",

@@ -13,12 +13,17 @@ use wire::remote_write::Labels;
 use super::blocks::Summed;
 use super::{Catalogue, Error, Result};
 use crate::cells::{self, ClosedCell, Grid, Known, KnownSeries};
+use crate::content::Digest;
 use crate::lake::name::Tenant;
 
 /// Cells of a tenant that wait for receivers; those of further ones are counted as lost, while counters go on.
 pub const MAX_WAITING: u64 = 10_000_000;
 /// Cells of time that one transaction closes.
 const MAX_CLOSED: usize = 64;
+
+/// Columns of a counter, and rows of one statement.
+const COLUMNS: usize = 7;
+const ROWS: usize = 128;
 
 /// What closing made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -151,7 +156,9 @@ async fn known(connection: &mut AnyConnection, tenant: &str) -> Result<KnownSeri
     let select = "SELECT series, start_ms, total, seen_ms, is_stale FROM throughline_counter WHERE tenant = $1";
     let rows = sqlx::query(select).bind(tenant).fetch_all(connection).await?;
     let series = |row: &AnyRow| {
-        let counter = Counter { start_ms: row.try_get(1)?, total: number(row, 2)? };
+        // All 64 bits are used: a single cell may add more than half of them.
+        let total = row.try_get::<i64, _>(2)?.cast_unsigned();
+        let counter = Counter { start_ms: row.try_get(1)?, total };
         let (seen_ms, is_stale) = (row.try_get(3)?, row.try_get::<i64, _>(4)? != 0);
         Ok((parse::<Labels>(row.try_get(0)?)?, Known { counter, seen_ms, is_stale }))
     };
@@ -191,7 +198,9 @@ async fn close(
         let sums = take_sums(connection, tenant, cell_ms).await?;
         open.retain(|it| *it != cell_ms);
         let closed = cells::close(sums.with_overflow(prefix), &series, cell_ms);
-        let end_ms = grid.end_of(cell_ms);
+        // Cells of another grid may wait, and end where the next one begins.
+        let next = open.iter().copied().filter(|it| *it > cell_ms).min();
+        let end_ms = grid.end_of(cell_ms).min(next.unwrap_or(i64::MAX));
         let count = closed.cells.len() as u64;
         if waiting.saturating_add(count) > MAX_WAITING {
             made.lost += count;
@@ -253,19 +262,39 @@ async fn write_counters(
     tenant: &str,
     changed: &BTreeMap<Labels, Option<Known>>,
 ) -> Result<()> {
+    let mut written = Vec::new();
     for (labels, state) in changed {
         let series = text(labels)?;
-        let Some(Known { counter, seen_ms, is_stale }) = state else {
-            let delete = "DELETE FROM throughline_counter WHERE tenant = $1 AND series = $2";
-            sqlx::query(delete).bind(tenant).bind(series).execute(&mut *connection).await?;
-            continue;
+        let id = Digest::of(series.as_bytes()).to_string();
+        match state {
+            Some(state) => written.push((id, series, *state)),
+            None => {
+                let delete = "DELETE FROM throughline_counter WHERE tenant = $1 AND id = $2";
+                sqlx::query(delete).bind(tenant).bind(id).execute(&mut *connection).await?;
+            }
+        }
+    }
+    for rows in written.chunks(ROWS) {
+        let row = |at: usize| {
+            let first = at * COLUMNS;
+            let places: Vec<String> = (1..=COLUMNS).map(|it| format!("${}", first + it)).collect();
+            format!("({})", places.join(", "))
         };
-        let upsert = "INSERT INTO throughline_counter (tenant, series, start_ms, total, seen_ms, is_stale) \
-                      VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, series) DO UPDATE SET start_ms = excluded.start_ms, \
-                      total = excluded.total, seen_ms = excluded.seen_ms, is_stale = excluded.is_stale";
-        let query = sqlx::query(upsert).bind(tenant).bind(series).bind(counter.start_ms);
-        let query = query.bind(counter.total.cast_signed()).bind(*seen_ms);
-        query.bind(i64::from(*is_stale)).execute(&mut *connection).await?;
+        let places: Vec<String> = (0..rows.len()).map(row).collect();
+        let upsert = format!(
+            "INSERT INTO throughline_counter (tenant, id, series, start_ms, total, seen_ms, is_stale) VALUES {} \
+             ON CONFLICT (tenant, id) DO UPDATE SET start_ms = excluded.start_ms, total = excluded.total, \
+             seen_ms = excluded.seen_ms, is_stale = excluded.is_stale",
+            places.join(", ")
+        );
+        // There is nothing in it but numbers of places.
+        let mut query = sqlx::query(sqlx::AssertSqlSafe(upsert));
+        for (id, series, Known { counter, seen_ms, is_stale }) in rows {
+            query = query.bind(tenant).bind(id.as_str()).bind(series.as_str());
+            query = query.bind(counter.start_ms).bind(counter.total.cast_signed());
+            query = query.bind(*seen_ms).bind(i64::from(*is_stale));
+        }
+        query.execute(&mut *connection).await?;
     }
     Ok(())
 }

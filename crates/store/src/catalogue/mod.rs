@@ -52,6 +52,9 @@ pub enum Error {
     /// The tables that others read, or their database: then whether it was done is not known.
     #[error(transparent)]
     Lake(#[from] ducklake::Error),
+    /// It takes too long. Whether what was asked for was done is not known.
+    #[error("the catalogue's database does not answer")]
+    Slow,
     /// Another process opened it after this one.
     #[error("another process took the catalogue over")]
     Taken,
@@ -96,16 +99,17 @@ pub type Result<T> = std::result::Result<T, Error>;
 const VERSION: i64 = 1;
 
 /// Statements that make our tables where they are missing.
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 10] = [
     "CREATE TABLE IF NOT EXISTS throughline_version (version BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS throughline_owner (epoch BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS throughline_block (name TEXT NOT NULL PRIMARY KEY, ended_ns BIGINT)",
+    "CREATE INDEX IF NOT EXISTS throughline_block_ended ON throughline_block (ended_ns)",
     "CREATE TABLE IF NOT EXISTS throughline_sums (tenant TEXT NOT NULL, cell_ms BIGINT NOT NULL, sums TEXT NOT NULL, \
      PRIMARY KEY (tenant, cell_ms))",
     "CREATE TABLE IF NOT EXISTS throughline_head (tenant TEXT NOT NULL PRIMARY KEY, next BIGINT NOT NULL, closed_ms BIGINT NOT NULL, \
      lost BIGINT NOT NULL, inexact BIGINT NOT NULL, left_out BIGINT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS throughline_counter (tenant TEXT NOT NULL, series TEXT NOT NULL, start_ms BIGINT NOT NULL, \
-     total BIGINT NOT NULL, seen_ms BIGINT NOT NULL, is_stale BIGINT NOT NULL, PRIMARY KEY (tenant, series))",
+    "CREATE TABLE IF NOT EXISTS throughline_counter (tenant TEXT NOT NULL, id TEXT NOT NULL, series TEXT NOT NULL, start_ms BIGINT NOT NULL, \
+     total BIGINT NOT NULL, seen_ms BIGINT NOT NULL, is_stale BIGINT NOT NULL, PRIMARY KEY (tenant, id))",
     "CREATE TABLE IF NOT EXISTS throughline_outbox (tenant TEXT NOT NULL, first BIGINT NOT NULL, cells BIGINT NOT NULL, \
      end_ms BIGINT NOT NULL, content TEXT NOT NULL, PRIMARY KEY (tenant, first))",
     "CREATE TABLE IF NOT EXISTS throughline_cursor (tenant TEXT NOT NULL, receiver TEXT NOT NULL, origin BIGINT NOT NULL, \
@@ -153,7 +157,7 @@ impl Error {
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         match self {
-            Self::Database(_) | Self::Ended => true,
+            Self::Database(_) | Self::Ended | Self::Slow => true,
             Self::Lake(error) => matches!(error, ducklake::Error::Database { .. }),
             _ => false,
         }

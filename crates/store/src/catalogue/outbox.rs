@@ -62,7 +62,7 @@ impl Catalogue {
         let metadata = [
             metadata(
                 MetricKind::Gauge,
-                "Sum of the values of all profile samples that came in 15 s.",
+                "Sum of the values of all profile samples that came in a cell of time.",
             ),
             metadata(MetricKind::Counter, "Sum of the values of all profile samples that came."),
         ];
@@ -186,8 +186,10 @@ impl KeepCursor for KeptCursor {
         let saved = self.catalogue.database.transact(async move |connection: &mut AnyConnection| {
             let update = "UPDATE throughline_cursor SET content = $1 WHERE tenant = $2 AND receiver = $3";
             let query = sqlx::query(update).bind(content?).bind(tenant).bind(receiver);
-            query.execute(connection).await?;
-            Ok(())
+            match query.execute(connection).await?.rows_affected() {
+                1 => Ok(()),
+                _ => Err(super::Error::Damaged { what: "a receiver's cursor is gone".to_owned() }),
+            }
         });
         saved.map_err(|error| export::Error::Cursor(io::Error::other(error)))
     }

@@ -3,6 +3,7 @@
 use std::ops::AsyncFnOnce;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use sqlx::{AnyConnection, Connection as _};
 use tokio::runtime::Runtime;
@@ -77,7 +78,7 @@ impl Database {
         let (reply, answer) = mpsc::sync_channel(1);
         let job: Job = Box::new(move |runtime, link| {
             // Whoever asked waits for it, or its thread is gone.
-            drop(reply.send(runtime.block_on(work(link))));
+            drop(reply.send(runtime.block_on(link.within(work))));
         });
         let jobs = self.jobs.as_ref().ok_or(Error::Ended)?;
         jobs.send(job).map_err(|_gone| Error::Ended)?;
@@ -96,7 +97,15 @@ impl Drop for Database {
     }
 }
 
+/// A database that does not answer for so long is taken for gone. Closing 64 cells of 50,000 series takes seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 impl Link {
+    async fn within<T>(&mut self, work: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        // What it was doing ends with the connection.
+        tokio::time::timeout(PATIENCE, work(self)).await.unwrap_or(Err(Error::Slow))
+    }
+
     async fn transact<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut AnyConnection) -> Result<T>,

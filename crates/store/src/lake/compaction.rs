@@ -1,7 +1,8 @@
 //! Blocks take the place of others, and what came in them is counted; cells close; files of blocks that ended are removed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use model::samples::Batch;
 use model::{Nanos, Timestamp};
@@ -10,14 +11,16 @@ use super::name::{BlockName, Tenant};
 use super::plan::{self, Keep, Merge};
 use super::{Lake, lock};
 use crate::block::{self, Selection, read_into};
-use crate::catalogue::{Change, Made, Summed, bounds};
+use crate::catalogue::{self, Change, Made, Summed, bounds};
 use crate::content::Digest;
 use crate::error::Error;
 
 /// Files of blocks that ended stay for so long: others who read them by the catalogue are in the middle of it.
 pub const ENDED_STAY: Nanos = Nanos::new(10 * 60 * 1_000_000_000);
-/// Names of blocks that ended are refused for so long.
-const NAMES_STAY_NS: i64 = 25 * 3_600 * 1_000_000_000;
+/// Names of blocks that ended are refused for so long: a commit comes again within seconds, and no two blocks have one name.
+const NAMES_STAY_NS: i64 = 3_600 * 1_000_000_000;
+/// How often the catalogue is told what to forget.
+const FORGET_EVERY: Nanos = Nanos::new(60 * 1_000_000_000);
 
 /// What a round of compaction did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,15 +38,30 @@ impl Lake {
     ///
     /// What reading and writing blocks meets first; all other merges were done.
     pub fn compact(&self, now: Timestamp) -> Result<Compacted, Error> {
+        self.compact_for(now, |_| true)
+    }
+
+    /// The same, where what came is merged of those tenants only of whom this is said: their rules are known, by which it is counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::compact`].
+    pub fn compact_for(
+        &self,
+        now: Timestamp,
+        are_rules_known: impl Fn(&Tenant) -> bool,
+    ) -> Result<Compacted, Error> {
         let _only = lock(&self.compacting);
-        self.sweep(now)?;
+        let mut first = self.tidy(now).err();
         // Before the blocks are looked at: what comes after is later.
         let low = lock(&self.clock).low(now);
         let damaged = lock(&self.damaged).clone();
         let blocks = self.blocks();
         let mut done = Compacted::default();
-        let mut first = None;
-        let blocks = blocks.iter().filter(|it| !damaged.contains(it));
+        let may_merge = |it: &&BlockName| {
+            !damaged.contains(*it) && (it.level > 0 || are_rules_known(&it.tenant))
+        };
+        let blocks = blocks.iter().filter(may_merge);
         for merge in plan::merges(blocks, self.settings.grid, low, now) {
             match self.merge(&merge, now) {
                 Ok(()) => {
@@ -80,11 +98,25 @@ impl Lake {
         drop(all);
         let (name, numbers) = self.put(&first.tenant, merge.level, came, &header, bytes)?;
         let change = Change { begin: vec![(name.clone(), numbers)], end: merge.sources.clone() };
-        match self.catalogue.commit(change, summed, now) {
-            Ok(_) => {}
-            // Otherwise it is merged again later, to the same.
-            Err(error) if error.is_unknown() && self.catalogue.has(&name)? => {}
-            Err(error) => return Err(error.into()),
+        if let Err(error) = self.catalogue.commit(change, summed, now) {
+            let is_there = match error.is_unknown() {
+                true => self.catalogue.has(&name),
+                false => Ok(false),
+            };
+            match (is_there, &error) {
+                (Ok(true), _) => {}
+                // Whoever has the catalogue does with the file as it likes.
+                (_, catalogue::Error::Taken) => return Err(error.into()),
+                // Otherwise it would be taken in at the next start, when others were merged of the same.
+                (Ok(false), _) => {
+                    self.discard(std::slice::from_ref(&name));
+                    return Err(error.into());
+                }
+                (Err(_), _) => {
+                    self.is_unsure.store(true, Ordering::Relaxed);
+                    return Err(error.into());
+                }
+            }
         }
         self.replace(&merge.sources, Some(name), now);
         Ok(())
@@ -124,38 +156,63 @@ impl Lake {
             let first = open.entry(block.tenant).or_insert(block.came);
             *first = block.came.min(*first);
         }
-        let mut made = Made::default();
+        let (mut made, mut first) = (Made::default(), None);
         for tenant in self.catalogue.exporting()? {
             let until = open.get(&tenant).map_or(low, |first| low.min(*first));
             let until_ms = until.nanos().div_euclid(1_000_000);
             loop {
-                let (more, is_all) =
-                    self.catalogue.close(&tenant, until_ms, self.settings.grid, &export.prefix)?;
-                made.cells += more.cells;
-                made.lost += more.lost;
-                if is_all {
-                    break;
+                match self.catalogue.close(&tenant, until_ms, self.settings.grid, &export.prefix) {
+                    Ok((more, is_all)) => {
+                        made.cells += more.cells;
+                        made.lost += more.lost;
+                        if is_all {
+                            break;
+                        }
+                    }
+                    // The others' cells close all the same.
+                    Err(error) => {
+                        first = first.or(Some(error.into()));
+                        break;
+                    }
                 }
             }
         }
-        Ok(made)
+        first.map_or(Ok(made), Err)
     }
 
     /// Has a block take the place of others in memory, as the catalogue has it.
     fn replace(&self, others: &[BlockName], by: Option<BlockName>, now: Timestamp) {
-        let others: BTreeSet<&BlockName> = others.iter().collect();
         let mut blocks = lock(&self.blocks);
-        let (leaving, mut staying): (Vec<_>, BTreeSet<_>) = (
-            blocks.iter().filter(|name| others.contains(name.as_ref())).cloned().collect(),
-            blocks.iter().filter(|name| !others.contains(name.as_ref())).cloned().collect(),
-        );
-        staying.extend(by.map(Arc::new));
-        *blocks = staying;
+        let leaving: Vec<_> = others.iter().filter_map(|it| blocks.take(it)).collect();
+        blocks.extend(by.map(Arc::new));
+        lock(&self.damaged).retain(|name| !leaving.iter().any(|left| **left == *name));
         lock(&self.leaving).extend(leaving.into_iter().map(|name| (name, now)));
     }
 
-    /// Removes files of blocks that ended a while ago, in that order, up to one that a question still reads.
+    /// Learns what the catalogue did, removes files that are not needed, and has the catalogue forget them.
+    fn tidy(&self, now: Timestamp) -> Result<(), Error> {
+        let learned = self.learn(now);
+        learned.and(self.sweep(now))
+    }
+
+    /// After a commit whose answer was lost: blocks are those that the catalogue has.
+    fn learn(&self, now: Timestamp) -> Result<(), Error> {
+        if !self.is_unsure.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let known = self.catalogue.blocks()?;
+        let has_ended = |name: &BlockName| matches!(known.get(name), Some(Some(_)));
+        let ended: Vec<BlockName> = self.blocks().into_iter().filter(has_ended).collect();
+        self.replace(&ended, None, now);
+        let live = known.into_iter().filter(|(_, ended)| ended.is_none());
+        lock(&self.blocks).extend(live.map(|(name, _)| Arc::new(name)));
+        self.is_unsure.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Removes files of blocks that ended a while ago, in that order, up to one that a question still reads, and of those that never were.
     fn sweep(&self, now: Timestamp) -> Result<(), Error> {
+        let mut removed = Ok(());
         let mut leaving = lock(&self.leaving);
         // Nobody takes one that has left.
         while let Some((name, ended)) = leaving.front()
@@ -163,16 +220,30 @@ impl Lake {
             && Arc::strong_count(name) == 1
         {
             lock(&self.cache).remove(name);
-            self.store.remove(&name.to_string())?;
+            removed = self.store.remove(&name.to_string());
+            if removed.is_err() {
+                break;
+            }
             leaving.pop_front();
         }
         let oldest = leaving.front().map_or(now, |(_, ended)| *ended);
         let waiting = leaving.iter().map(|(name, _)| name.to_string()).collect();
         drop(leaving);
-        let ago = |ns: i64| Timestamp::from_nanos(now.nanos().saturating_sub(ns));
-        let shown = ago(i64::try_from(ENDED_STAY.get()).unwrap_or(i64::MAX));
-        let named = oldest.min(ago(NAMES_STAY_NS));
-        Ok(self.catalogue.forget(shown, named, waiting, now)?)
+        let orphans = std::mem::take(&mut *lock(&self.orphans));
+        let blocks = self.blocks();
+        // A merge that was made again has the same name.
+        let orphans: Vec<BlockName> =
+            orphans.into_iter().filter(|name| blocks.binary_search(name).is_err()).collect();
+        self.discard(&orphans);
+        let mut forgot = lock(&self.forgot);
+        if forgot.is_none_or(|before| now.since(before) >= FORGET_EVERY) {
+            let ago = |ns: i64| Timestamp::from_nanos(now.nanos().saturating_sub(ns));
+            let shown = ago(i64::try_from(ENDED_STAY.get()).unwrap_or(i64::MAX));
+            let named = oldest.min(ago(NAMES_STAY_NS));
+            self.catalogue.forget(shown, named, waiting, now)?;
+            *forgot = Some(now);
+        }
+        Ok(removed?)
     }
 
     /// Deletes what is not kept; says which blocks. What was not counted yet is kept until it is.
@@ -182,15 +253,17 @@ impl Lake {
     /// [`Error::Objects`], [`Error::Catalogue`].
     pub fn expire(&self, keep: Keep, now: Timestamp) -> Result<Vec<BlockName>, Error> {
         let _only = lock(&self.compacting);
+        self.tidy(now)?;
         let mut expired = plan::expired(&self.blocks(), keep, now);
         let damaged = lock(&self.damaged).clone();
         expired.retain(|block| block.level > 0 || damaged.contains(block));
         if !expired.is_empty() {
             let change = Change { begin: Vec::new(), end: expired.clone() };
-            self.catalogue.commit(change, None, now)?;
+            self.catalogue.commit(change, None, now).inspect_err(|error| {
+                self.is_unsure.fetch_or(error.is_unknown(), Ordering::Relaxed);
+            })?;
             self.replace(&expired, None, now);
         }
-        self.sweep(now)?;
         Ok(expired)
     }
 }

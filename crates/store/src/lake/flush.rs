@@ -19,8 +19,11 @@ use crate::error::Error;
 /// How often a commit whose answer was lost is asked for again at once.
 const ATTEMPTS: usize = 3;
 
+/// Files that wait to be removed; those of more are left to the next start, which takes in none whose profiles came again.
+const MAX_ORPHANS: usize = 10_000;
+
 /// Blocks of which it is not known whether the catalogue has them, and their profiles.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Unsettled(Vec<(BlockName, BTreeSet<u128>)>);
 
 impl Lake {
@@ -30,7 +33,9 @@ impl Lake {
     ///
     /// [`Error::Busy`] when too much waits to be written; [`Error::Unsettled`] as long as it is not known what of the last was stored.
     pub fn push(&self, tenant: &Tenant, samples: &Batch) -> Result<Ticket, Error> {
-        if lock(&self.unsettled).is_some() {
+        // Held until it is among what waits: what it repeats is either written yet, or not known.
+        let unsettled = lock(&self.unsettled);
+        if unsettled.is_some() {
             return Err(Error::Unsettled);
         }
         lock(&self.incoming).push(tenant, samples)
@@ -47,28 +52,34 @@ impl Lake {
         let _only = lock(&self.flushing);
         let is_settled = self.settle(now);
         let all = lock(&self.incoming).take();
-        let came = lock(&self.clock).begin(now);
-        let (mut written, mut failed) = (Vec::new(), Vec::new());
-        for (tenant, pending) in all {
-            let block = match is_settled {
-                true => self.write(&tenant, &pending, came),
-                false => Err(Error::Unsettled),
-            };
-            match block {
-                Ok(Some(block)) => written.push((tenant, pending, block)),
-                Ok(None) => failed.push((tenant, pending, None)),
-                Err(error) => failed.push((tenant, pending, Some(error))),
+        if !is_settled {
+            for (tenant, pending) in all {
+                self.refuse(&tenant, &pending, Error::Unsettled, now);
             }
+            return;
         }
-        for (tenant, pending, error) in failed {
-            lock(&self.incoming).is_written(&tenant, &pending, false, now);
-            pending.tell(error.map_or(Ok(()), |error| Err(Arc::new(error))));
+        let came = lock(&self.clock).begin(now);
+        let mut written = Vec::new();
+        for (tenant, pending) in all {
+            match self.write(&tenant, &pending, came) {
+                Ok(Some(block)) => written.push((tenant, pending, block)),
+                Ok(None) => {
+                    lock(&self.incoming).is_written(&tenant, &pending, true, now);
+                    pending.tell(Ok(()));
+                }
+                Err(error) => self.refuse(&tenant, &pending, error, now),
+            }
         }
         let outcome = self.begin(&written, now).map_err(|error| Arc::new(Error::from(error)));
         for (tenant, pending, _) in &written {
             lock(&self.incoming).is_written(tenant, pending, outcome.is_ok(), now);
             pending.tell(outcome.clone());
         }
+    }
+
+    fn refuse(&self, tenant: &Tenant, pending: &Pending, error: Error, now: Timestamp) {
+        lock(&self.incoming).is_written(tenant, pending, false, now);
+        pending.tell(Err(Arc::new(error)));
     }
 
     fn write(
@@ -100,7 +111,9 @@ impl Lake {
         };
         let numbers = Numbers::read(&bytes).map_err(crate::catalogue::Error::from)?;
         // Whoever put the same name put the same bytes.
-        self.store.create(&name.to_string(), bytes, Sync::AtOnce)?;
+        let created = self.store.create(&name.to_string(), bytes, Sync::AtOnce);
+        // It may be there although the answer was no.
+        created.inspect_err(|_| self.is_orphan(&name))?;
         Ok((name, numbers))
     }
 
@@ -132,6 +145,8 @@ impl Lake {
                 // They may have come: nothing later is complete until that is known.
                 return outcome;
             }
+            // Whoever has the catalogue has taken them in, or removes them.
+            Err(crate::catalogue::Error::Taken) => {}
             Err(_) => self.discard(&names),
         }
         lock(&self.clock).end();
@@ -140,7 +155,8 @@ impl Lake {
 
     /// Learns whether the catalogue has what was written last; says whether that is known.
     fn settle(&self, now: Timestamp) -> bool {
-        let Some(Unsettled(blocks)) = lock(&self.unsettled).take() else { return true };
+        // It stays until its profiles are known: they may come again meanwhile.
+        let Some(Unsettled(blocks)) = lock(&self.unsettled).clone() else { return true };
         let has = blocks.first().map_or(Ok(false), |(name, _)| self.catalogue.has(name));
         match has {
             Ok(true) => {
@@ -155,21 +171,28 @@ impl Lake {
                 let names: Vec<BlockName> = blocks.into_iter().map(|(name, _)| name).collect();
                 self.discard(&names);
             }
-            Err(_) => {
-                *lock(&self.unsettled) = Some(Unsettled(blocks));
-                return false;
-            }
+            Err(_) => return false,
         }
+        *lock(&self.unsettled) = None;
         lock(&self.clock).end();
         true
     }
 
-    /// Removes files of blocks that never were. Those that stay are found at the next start.
-    fn discard(&self, names: &[BlockName]) {
+    /// Removes files of blocks that never were.
+    pub(super) fn discard(&self, names: &[BlockName]) {
         for name in names {
             if let Err(error) = self.store.remove(&name.to_string()) {
-                tracing::warn!(%name, %error, "a block that was not stored cannot be removed");
+                tracing::warn!(%name, %error, "a block that was not stored cannot be removed yet");
+                self.is_orphan(name);
             }
+        }
+    }
+
+    /// The file of a block that never was is to be removed later.
+    fn is_orphan(&self, name: &BlockName) {
+        let mut orphans = lock(&self.orphans);
+        if orphans.len() < MAX_ORPHANS {
+            orphans.insert(name.clone());
         }
     }
 }

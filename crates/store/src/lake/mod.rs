@@ -22,6 +22,7 @@ mod start;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -103,6 +104,12 @@ pub struct Lake {
     leaving: Mutex<VecDeque<(Arc<BlockName>, Timestamp)>>,
     /// Blocks that cannot be read: they are neither merged nor counted.
     damaged: Mutex<BTreeSet<BlockName>>,
+    /// Files that may be there of blocks that never were.
+    orphans: Mutex<BTreeSet<BlockName>>,
+    /// Whether something was asked of the catalogue whose answer was lost, so that it may have other blocks.
+    is_unsure: AtomicBool,
+    /// When the catalogue was told last what it may forget.
+    forgot: Mutex<Option<Timestamp>>,
     incoming: Mutex<Incoming>,
     /// What was written last, as long as it is not known whether the catalogue has it.
     unsettled: Mutex<Option<Unsettled>>,
@@ -132,6 +139,9 @@ impl Lake {
             blocks: Mutex::default(),
             leaving: Mutex::default(),
             damaged: Mutex::default(),
+            orphans: Mutex::default(),
+            is_unsure: AtomicBool::new(false),
+            forgot: Mutex::default(),
             incoming: Mutex::new(Incoming::new(&settings)),
             unsettled: Mutex::default(),
             clock: Mutex::default(),
@@ -140,7 +150,6 @@ impl Lake {
             compacting: Mutex::new(()),
             settings,
         };
-        lake.remember_profiles(now)?;
         lake.reconcile(now)?;
         Ok(lake)
     }

@@ -39,12 +39,16 @@ impl Lake {
         lock(&self.leaving).extend(leaving);
         let unknown: Vec<BlockName> =
             files.iter().filter(|name| !known.contains_key(*name)).cloned().collect();
+        let first = unknown.iter().filter(|name| name.level == 0).map(|name| name.came).min();
+        self.remember_profiles(&live, first, now)?;
         let last = live.iter().chain(&unknown).map(|name| name.came).max();
         let closed_ms = self.catalogue.closed_ms()?.unwrap_or_default();
         let closed = Timestamp::from_nanos(closed_ms.saturating_mul(1_000_000));
         lock(&self.clock).resume(last.map_or(closed, |last| last.max(closed)));
 
-        let change = self.taken_in(unknown, &live, &files)?;
+        let ended = known.iter().filter(|(_, end)| end.is_some());
+        let ended: BTreeSet<String> = ended.map(|(name, _)| name.id().to_string()).collect();
+        let change = self.taken_in(unknown, &live, &ended, &files)?;
         let missing: Vec<&BlockName> = live.difference(&files).collect();
         let replaced: BTreeSet<&BlockName> = change.end.iter().collect();
         let lost: Vec<BlockName> =
@@ -74,20 +78,17 @@ impl Lake {
         &self,
         unknown: Vec<BlockName>,
         live: &BTreeSet<BlockName>,
+        ended: &BTreeSet<String>,
         files: &BTreeSet<BlockName>,
     ) -> Result<Change, Error> {
         let by_id: BTreeMap<String, &BlockName> =
             live.iter().map(|name| (name.id().to_string(), name)).collect();
-        let mut unknown = unknown;
-        unknown.sort_unstable_by_key(|name| std::cmp::Reverse(name.level));
-        let (mut change, mut replaced) = (Change::default(), BTreeSet::new());
+        let (mut change, mut replaced) = (Change::default(), BTreeSet::<String>::new());
         let mut removed = Vec::new();
-        let mut pushed = Vec::new();
-        for name in unknown {
-            if name.level == 0 {
-                pushed.push(name);
-                continue;
-            }
+        let (pushed, merged): (Vec<_>, Vec<_>) =
+            unknown.into_iter().partition(|name| name.level == 0);
+        let mut read = Vec::new();
+        for name in merged {
             let bytes = match self.fetch(&name) {
                 Err(Error::Changed { .. }) => {
                     tracing::warn!(%name, "a block whose bytes were changed is not taken in");
@@ -96,21 +97,34 @@ impl Lake {
                 bytes => bytes?,
             };
             let header = block::header(&bytes).map_err(|error| error.of(&name))?;
+            let numbers = Numbers::read(&bytes).map_err(crate::catalogue::Error::from)?;
+            let profiles = profiles(&bytes).map_err(|error| error.of(&name))?;
+            read.push((name, numbers, header.replaces, profiles));
+        }
+        // Of two that stand for the same blocks the one that stands for more was made later.
+        read.sort_by_key(|(name, _, replaces, _)| std::cmp::Reverse((name.level, replaces.len())));
+        for (name, numbers, replaces, profiles) in read {
             let sources: Vec<&BlockName> =
-                header.replaces.iter().filter_map(|id| by_id.get(id).copied()).collect();
+                replaces.iter().filter_map(|id| by_id.get(id).copied()).collect();
             let is_replaced = replaced.contains(&name.id().to_string());
             let is_undone = sources.iter().any(|source| files.contains(source));
-            if is_undone {
+            // Another merge of them was committed, or is taken in.
+            let is_another = replaces.iter().any(|id| ended.contains(id) || replaced.contains(id));
+            if is_undone || is_another {
                 removed.push(name);
                 continue;
             }
-            replaced.extend(header.replaces.iter().cloned());
+            replaced.extend(replaces);
             if is_replaced {
                 removed.push(name);
                 continue;
             }
+            let mut incoming = lock(&self.incoming);
+            profiles
+                .iter()
+                .for_each(|profile| incoming.remember(&name.tenant, *profile, name.came));
+            drop(incoming);
             change.end.extend(sources.into_iter().cloned());
-            let numbers = Numbers::read(&bytes).map_err(crate::catalogue::Error::from)?;
             change.begin.push((name, numbers));
         }
         for name in pushed {
@@ -142,17 +156,22 @@ impl Lake {
         Ok(Some(Numbers::read(&bytes).map_err(crate::catalogue::Error::from)?))
     }
 
-    /// Learns which profiles were stored a short while ago.
-    pub(super) fn remember_profiles(&self, now: Timestamp) -> Result<(), Error> {
-        let known = self.catalogue.blocks()?;
-        let live = known.into_iter().filter(|(_, end)| end.is_none()).map(|(name, _)| name);
-        let mut recent: Vec<BlockName> =
-            live.filter(|name| now.since(name.came) <= self.settings.retries).collect();
+    /// Learns which profiles were stored a short while ago, or since the first block came of which it is not known whether they came again.
+    fn remember_profiles(
+        &self,
+        live: &BTreeSet<BlockName>,
+        since: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let is_recent = |name: &&BlockName| {
+            now.since(name.came) <= self.settings.retries
+                || since.is_some_and(|since| name.came >= since)
+        };
+        let mut recent: Vec<&BlockName> = live.iter().filter(is_recent).collect();
         recent.sort_unstable_by_key(|name| name.came);
         for name in recent {
-            let found = self
-                .fetch(&name)
-                .and_then(|bytes| profiles(&bytes).map_err(|error| error.of(&name)));
+            let found =
+                self.fetch(name).and_then(|bytes| profiles(&bytes).map_err(|error| error.of(name)));
             match found {
                 Ok(profiles) => {
                     let mut incoming = lock(&self.incoming);
@@ -160,8 +179,9 @@ impl Lake {
                         .iter()
                         .for_each(|profile| incoming.remember(&name.tenant, *profile, name.came));
                 }
-                Err(error) if error.is_damage() => self.is_damaged(&name, &error),
+                // Whether it is missing is looked at after this.
                 Err(Error::Gone { .. }) => {}
+                Err(error) if error.is_damage() => self.is_damaged(name, &error),
                 Err(error) => return Err(error),
             }
         }

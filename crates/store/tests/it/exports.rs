@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use export::{Cursor, KeepCursor as _, Prefix, Source as _};
+use export::{Cursor, KeepCursor as _, Source as _};
 use model::samples::{Batch, Frame, Labels, Sample, Series};
 use model::{Nanos, Timestamp};
 use objects::Io;
 use rules::{BookLimits, Draft, Functions, Value};
 use store::block::Selection;
+use store::cells::Grid;
 use store::lake::name::Tenant;
 use store::lake::{Exporting, Lake, Settings};
 use wire::remote_write::is_stale;
@@ -242,5 +243,50 @@ fn a_receiver_begins_with_what_is_closed_after_it_came() {
     let (mut again, _) = lake.catalogue().receiver(&tenant(), "first").unwrap();
     assert_eq!(again.read(0, 10).unwrap(), []);
     assert_eq!(second.read(0, 10).unwrap().len(), 2);
-    assert_eq!(Prefix::default(), Exporting::default().prefix);
+}
+
+#[test]
+fn the_largest_sums_and_longest_names_keep_nothing_from_going_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = open(folder.path(), at(0));
+    make_rule(&lake, "f", at(0));
+    let long = format!("f{}", "<u8, core::option::Option<".repeat(300));
+    for (profile, function) in (1..).zip(["f", "f", long.as_str()]) {
+        lake.push(&tenant(), &samples(function, at(15_000), i64::MAX, profile)).unwrap();
+    }
+    lake.flush(at(15_000));
+    lake.compact(at(30_000)).unwrap();
+    lake.catalogue().receiver(&tenant(), "it").unwrap();
+    lake.close(at(30_000)).unwrap();
+    lake.push(&tenant(), &samples("f", at(31_000), 7, 9)).unwrap();
+    lake.flush(at(31_000));
+    lake.compact(at(45_000)).unwrap();
+    assert!(lake.close(at(45_000)).unwrap().cells > 0);
+    let counter = lake.catalogue().known(&tenant()).unwrap().len();
+    assert_eq!(counter, 2);
+}
+
+#[test]
+fn sums_that_wait_in_cells_of_another_length_are_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = open(folder.path(), at(0));
+    make_rule(&lake, "f", at(0));
+    lake.catalogue().receiver(&tenant(), "it").unwrap();
+    for (profile, ms) in (1..).zip([75_000, 90_000, 135_000]) {
+        lake.push(&tenant(), &samples("f", at(ms), 5, profile)).unwrap();
+        lake.flush(at(ms));
+    }
+    lake.compact(at(150_000)).unwrap();
+    drop(lake);
+    let settings = Settings {
+        grid: Grid::new(60_000),
+        export: Some(Exporting::default()),
+        ..Settings::default()
+    };
+    let io = Io::start().unwrap();
+    let lake = Lake::open(folder.path().to_str().unwrap(), &io, settings, at(151_000)).unwrap();
+    lake.close(at(180_000)).unwrap();
+    let mut receiver = Receiver::default();
+    receiver.take(&lake, true);
+    assert_eq!(receiver.deltas, BTreeMap::from([("f".to_owned(), 15)]));
 }

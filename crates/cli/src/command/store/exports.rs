@@ -48,56 +48,80 @@ impl Exports {
     }
 
     /// Gives tenants that are seen first the rules of the configuration: before what they pushed is counted.
+    ///
+    /// # Errors
+    ///
+    /// What it meets first; all other tenants have theirs.
     pub(super) fn provision(&mut self, now: Timestamp) -> anyhow::Result<()> {
-        let empty = Config::default();
-        let config = self.rules.as_ref().unwrap_or(&empty);
         let tenants: BTreeSet<Tenant> =
             self.lake.blocks().into_iter().map(|block| block.tenant).collect();
+        let mut first = Ok(());
         for tenant in tenants {
             if self.provisioned.contains(&tenant) {
                 continue;
             }
-            let mut book = self.lake.catalogue().rules(&tenant)?;
-            let before = book.generation();
-            // What a tenant pushed that never had rules is counted from the beginning.
-            let from_ms = if before == 0 { i64::MIN } else { self.lake.next_cell_ms(now) };
-            let is_changed =
-                book.provision(config.of(tenant.as_str()), from_ms, &BookLimits::default())?;
-            if is_changed {
-                self.lake.catalogue().put_rules(&tenant, &book, before)?;
+            match self.provision_tenant(&tenant, now) {
+                Ok(()) => drop(self.provisioned.insert(tenant)),
+                Err(error) => {
+                    first = first.and(Err(error.context(format!("tenant {}", tenant.as_str()))))
+                }
             }
-            self.provisioned.insert(tenant);
+        }
+        first
+    }
+
+    /// Whether a tenant has the rules of the configuration.
+    pub(super) fn is_provisioned(&self, tenant: &Tenant) -> bool {
+        self.provisioned.contains(tenant)
+    }
+
+    fn provision_tenant(&self, tenant: &Tenant, now: Timestamp) -> anyhow::Result<()> {
+        let empty = Config::default();
+        let config = self.rules.as_ref().unwrap_or(&empty);
+        let mut book = self.lake.catalogue().rules(tenant)?;
+        let before = book.generation();
+        // What a tenant pushed that never had rules is counted from the beginning.
+        let from_ms = if before == 0 { i64::MIN } else { self.lake.next_cell_ms(now) };
+        let rules = config.of(tenant.as_str());
+        if book.provision(rules, from_ms, &BookLimits::default())? {
+            self.lake.catalogue().put_rules(tenant, &book, before)?;
         }
         Ok(())
     }
 
     /// Closes what is complete, and has it sent.
+    ///
+    /// # Errors
+    ///
+    /// What it meets first; all other tenants' cells are closed, and sent to all other receivers.
     pub(super) fn close(&mut self, now: Timestamp) -> anyhow::Result<()> {
         if self.receivers.is_empty() {
             return Ok(());
         }
         let tenants = self.lake.catalogue().exporting()?;
+        let mut first = Ok(());
         for tenant in &tenants {
-            self.start(tenant)?;
+            first = first.and(self.start(tenant));
         }
-        if self.lake.close(now)?.cells > 0 {
-            self.running.values().for_each(|(_, exporter)| exporter.wake());
-        }
+        first = first.and(self.lake.close(now).map(drop).map_err(anyhow::Error::from));
+        self.running.values().for_each(|(_, exporter)| exporter.wake());
         for tenant in &tenants {
             let receivers: Vec<String> = self.of(tenant).map(|it| it.url.clone()).collect();
-            self.lake.catalogue().trim(tenant, &receivers)?;
+            first = first.and(self.lake.catalogue().trim(tenant, &receivers).map_err(Into::into));
         }
-        Ok(())
+        first
     }
 
     fn of(&self, tenant: &Tenant) -> impl Iterator<Item = &Receiver> {
         self.receivers.iter().filter(|receiver| receiver.gets(tenant.as_str()))
     }
 
+    /// Starts what sends a tenant's cells. What each has of them begins here, also where it cannot be sent yet.
     fn start(&mut self, tenant: &Tenant) -> anyhow::Result<()> {
         let receivers: Vec<Receiver> = self.of(tenant).cloned().collect();
-        for Receiver { url, mut remote, .. } in receivers {
-            let key = (tenant.clone(), url);
+        let mut first = Ok(());
+        for receiver in receivers {
+            let key = (tenant.clone(), receiver.url.clone());
             if self.running.contains_key(&key) {
                 continue;
             }
@@ -107,18 +131,26 @@ impl Exports {
                         "{MAX_EXPORTERS} pairs of a tenant and a receiver are sent to, and no more"
                     ));
                 }
-                return Ok(());
+                break;
             }
-            if self.are_tenants_told && remote.tenant.is_none() {
-                remote.tenant = Some(tenant.as_str().to_owned());
+            match self.exporter(tenant, receiver) {
+                Ok(exporter) => drop(self.running.insert(key, exporter)),
+                Err(error) => first = first.and(Err(error.context(key.1))),
             }
-            let (outbox, cursor) = self.lake.catalogue().receiver(tenant, &key.1)?;
-            let origin = outbox.origin();
-            let sender =
-                Sender::new(remote, Box::new(outbox), Box::new(cursor), Box::new(SystemClock))?;
-            self.running.insert(key, (origin, Exporter::start(sender)?));
         }
-        Ok(())
+        first
+    }
+
+    fn exporter(&self, tenant: &Tenant, receiver: Receiver) -> anyhow::Result<(u64, Exporter)> {
+        let Receiver { url, mut remote, .. } = receiver;
+        if self.are_tenants_told && remote.tenant.is_none() {
+            remote.tenant = Some(tenant.as_str().to_owned());
+        }
+        let (outbox, cursor) = self.lake.catalogue().receiver(tenant, &url)?;
+        let origin = outbox.origin();
+        let sender =
+            Sender::new(remote, Box::new(outbox), Box::new(cursor), Box::new(SystemClock))?;
+        Ok((origin, Exporter::start(sender)?))
     }
 
     /// How each is doing, by tenant and receiver.

@@ -17,7 +17,7 @@ use export::Prefix;
 use intake::Limits;
 use model::{Nanos, Timestamp};
 use objects::Io;
-use rules::{BookLimits, Config};
+use rules::Config;
 use server::profiles::Profiles;
 use store::cells::Grid;
 use store::lake::plan::Keep;
@@ -37,6 +37,9 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// A client waits for its reply for so long, and no reply at the end of the process takes longer than its replies may.
 const MAX_FLUSH: Duration = Duration::from_secs(5);
+
+/// Samples may be of a time so far ahead ([`Limits::newest`]), and are in time for so much longer.
+const MAX_AHEAD: Duration = Duration::from_secs(600);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -112,7 +115,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let exporting = Exporting { prefix: args.metric_prefix.clone(), ..Exporting::default() };
     let settings = Settings {
         // A retry that is taken was not forgotten.
-        retries: nanos(args.take_for),
+        retries: nanos(args.take_for.saturating_add(MAX_AHEAD)),
         grid: grid(args.cell)?,
         export: (!receivers.is_empty()).then_some(exporting),
         catalogue: args.catalogue.clone(),
@@ -134,8 +137,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let look = LOOK.min(args.cell);
     let told = Arc::new(Mutex::new(String::new()));
     let shown = Arc::clone(&told);
-    let keeper = Arc::clone(&lake);
-    let profiles = profiles.with_rules(keeper, args.metric_prefix.clone(), BookLimits::default());
+    let profiles = profiles.with_metric_prefix(args.metric_prefix.clone());
     let profiles = profiles.with_metrics(Arc::new(move || {
         shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }));
@@ -183,13 +185,23 @@ impl Keeper {
             let [blocks, metrics_of] = &mut troubles;
             // Rules come before what is counted by them.
             let provisioned = exports.provision(now());
-            let (merged, expired) = (lake.compact(now()), lake.expire(keep, now()));
+            let merged = lake.compact_for(now(), |tenant| exports.is_provisioned(tenant));
+            let expired = lake.expire(keep, now());
             blocks.tell(merged.map(drop).and(expired.map(drop)).map_err(anyhow::Error::from));
             let closed = provisioned.and(exports.close(now()));
             let text = metrics::text(&lake, &exports, now());
-            metrics_of.tell(closed.and(text.map(|text| {
-                *told.lock().unwrap_or_else(PoisonError::into_inner) = text;
-            })));
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            // Nothing rather than what is not true any more.
+            metrics_of.tell(closed.and(match text {
+                Ok(text) => {
+                    *told = text;
+                    Ok(())
+                }
+                Err(error) => {
+                    told.clear();
+                    Err(error)
+                }
+            }));
         });
         keeper
     }

@@ -21,6 +21,14 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
+    /// Whether there are tenants whose series both get.
+    fn shares(&self, other: &Self) -> bool {
+        match (&self.tenants, &other.tenants) {
+            (Some(some), Some(others)) => !some.is_disjoint(others),
+            _ => true,
+        }
+    }
+
     pub(super) fn gets(&self, tenant: &str) -> bool {
         self.tenants.as_ref().is_none_or(|tenants| tenants.contains(tenant))
     }
@@ -68,9 +76,10 @@ pub(super) fn all(urls: &[String], file: Option<&Path>) -> anyhow::Result<Vec<Re
         };
         all.extend(read().with_context(|| path.display().to_string())?);
     }
-    let mut urls = BTreeSet::new();
-    if let Some(twice) = all.iter().find(|receiver| !urls.insert(receiver.url.as_str())) {
-        bail!("{}: the same receiver twice would get everything twice", twice.url);
+    for (at, receiver) in all.iter().enumerate() {
+        if all.iter().take(at).any(|other| other.url == receiver.url && other.shares(receiver)) {
+            bail!("{}: the same receiver twice would get a tenant's series twice", receiver.url);
+        }
     }
     Ok(all)
 }

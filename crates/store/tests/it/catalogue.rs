@@ -11,9 +11,10 @@ use store::block::{Detail, Selection};
 use store::lake::name::Tenant;
 use store::lake::plan::Keep;
 use store::lake::{Lake, Settings};
+use testkit::duckdb::DuckDb;
 use testkit::postgres::Postgres;
 
-use testkit::duckdb::DuckDb;
+use crate::cut::Cut;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Some day's midnight.
@@ -138,4 +139,50 @@ fn a_database_that_is_away_refuses_pushes_and_loses_none_that_it_took() {
     assert_eq!(sum(&lake), 3);
     drop(lake);
     assert_eq!(sum(&open(folder.path(), Some(&url), at(5))), 3);
+}
+
+#[test]
+fn a_push_whose_commit_was_done_and_not_answered_counts_once() {
+    let Some(server) = Postgres::start() else { return };
+    let [folder, way] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let cut = Cut::start(way.path(), server.host());
+    let through = format!("host={}", way.path().display());
+    let url =
+        server.database("lake").replace(&format!("host={}", server.host().display()), &through);
+    let lake = open(folder.path(), Some(&url), at(0));
+    push(&lake, 0).unwrap();
+    lake.flush(at(0));
+    cut.at_commit();
+    push(&lake, 1).unwrap();
+    lake.flush(at(1));
+    assert!(cut.is_cut() && lake.is_pending());
+    // Its client heard no answer.
+    assert!(matches!(push(&lake, 1), Err(Error::Unsettled)));
+    lake.flush(at(2));
+    cut.open();
+    lake.flush(at(3));
+    assert!(!lake.is_pending());
+    push(&lake, 1).unwrap();
+    assert!(!lake.is_pending(), "it is stored");
+    assert_eq!(sum(&lake), 3);
+    // Has the catalogue forget what it may, so that the next commit is that of the merge.
+    lake.compact(at(4)).unwrap();
+    // A merge that was done and not answered, of which more came meanwhile.
+    cut.at_commit();
+    assert!(lake.compact(at(60)).is_err());
+    assert!(cut.is_cut());
+    cut.open();
+    push(&lake, 2).unwrap();
+    lake.flush(at(61));
+    lake.compact(at(80)).unwrap();
+    assert_eq!((sum(&lake), lake.blocks().iter().all(|block| block.level == 1)), (6, true));
+    // What was deleted, and was not answered.
+    let keep = Keep { age: Some(Nanos::new(0)), bytes: None };
+    cut.at_commit();
+    assert!(lake.expire(keep, at(100)).is_err());
+    cut.open();
+    lake.expire(keep, at(101)).unwrap();
+    assert_eq!((sum(&lake), lake.blocks().len()), (0, 0));
+    drop(lake);
+    assert_eq!(sum(&open(folder.path(), Some(&url), at(102))), 0);
 }

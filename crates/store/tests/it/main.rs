@@ -7,5 +7,6 @@
 
 mod blocks;
 mod catalogue;
+mod cut;
 mod exports;
 mod lake;

@@ -61,7 +61,7 @@ impl IntoResponse for Refusal {
                 .into_response(),
             Self::Site => (
                 StatusCode::FORBIDDEN,
-                "the live view answers to pages of this server only\n",
+                "this is answered to pages of this server only\n",
             )
                 .into_response(),
         }
@@ -91,7 +91,7 @@ pub(crate) fn is_for_us(local: SocketAddr, request: &Request) -> Result<(), Refu
 }
 
 /// True when a browser says that it sends the request for another site's page. Other programs say nothing of it.
-fn comes_from_elsewhere(headers: &HeaderMap) -> bool {
+pub(crate) fn comes_from_elsewhere(headers: &HeaderMap) -> bool {
     headers.get_all("sec-fetch-site").iter().any(|site| site != "same-origin" && site != "none")
 }
 

@@ -16,6 +16,9 @@ use crate::error::Error;
 use crate::limits::Allowance;
 
 /// Elements that stand in each other; a recording's are five.
+/// Texts of a chunk's metadata: those of a JDK have some thousands.
+const MAX_TEXTS: usize = 1 << 16;
+
 const MAX_DEPTH: usize = 16;
 
 /// How a value is written.
@@ -115,6 +118,9 @@ impl Metadata {
         let mut texts = Vec::new();
         for _ in 0..cursor.count()? {
             let begin = cursor.reader;
+            if texts.len() >= MAX_TEXTS {
+                return Err(begin.wrong(Wrong::Type { expected: "one of 65,536 texts at most" }));
+            }
             match cursor.text()? {
                 Text::Here(text) => texts.push(text),
                 Text::Constant(_) => {

@@ -31,7 +31,7 @@ mod labels;
 mod metadata;
 mod stacks;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use wire::proto::Reader;
 
 use self::chunk::{Chunk, Event};
@@ -196,9 +196,10 @@ impl Recording<'_, '_> {
             classes.filter_map(|(id, class)| Some((*id, Kind::of(class.name)?))).collect();
         let classes = chunk.metadata.classes.iter();
         let settings = classes.filter(|(_, class)| class.name == "jdk.ActiveSetting");
-        let settings: Vec<i64> = settings.map(|(id, _)| *id).collect();
+        let settings: HashSet<i64> = settings.map(|(id, _)| *id).collect();
         for event in chunk.events() {
             let event = event?;
+            stacks.steps.take(1)?;
             if settings.contains(&event.class) {
                 self.setting(event, &mut stacks)?;
             }
@@ -206,6 +207,7 @@ impl Recording<'_, '_> {
         let mut asleep = HashMap::new();
         for event in chunk.events() {
             let event = event?;
+            stacks.steps.take(1)?;
             if let Some(kind) = kinds.get(&event.class) {
                 self.sample(event, *kind, &mut stacks, &mut asleep, request)?;
             }

@@ -171,7 +171,7 @@ fn recordings_have_a_bound() {
     constants.extend(packed::<3>(count));
     (0..count).for_each(|at| constants.extend(packed::<3>(at)));
     let bodies = [
-        ("texts", chunk(&[(0, of_texts)]), "bytes are needed"),
+        ("texts", chunk(&[(0, of_texts)]), "one of 65,536 texts at most"),
         ("names", chunk(&[(0, of_names)]), ""),
         ("constants", chunk(&[(0, metadata("jdk.types.Symbol", 0)), (1, constants)]), ""),
         ("chunks", chunk(&[(0, metadata("a", 0))]).repeat(BYTES / 200), ""),

@@ -170,12 +170,19 @@ fn keep(inner: &Inner, tenant: &Tenant, taken: &Taken) -> Result<Ticket, connect
     inner.lake.push(tenant, &taken.batch).map_err(|error| of_store(&error))
 }
 
+/// Refused profiles that are told of a request.
+const MAX_TOLD: usize = 8;
+
 /// Profiles that were refused are told together, though the others are stored.
 fn refusals(taken: &Taken) -> Option<connect::Error> {
     let all: Vec<_> = taken.profiles.iter().filter_map(|it| it.as_ref().err()).collect();
     let code = refused(&all.first()?.error).code;
-    let all: Vec<String> = all.iter().map(|it| words(it)).collect();
-    Some(connect::Error::new(code, all.join("; ")))
+    let mut told: Vec<String> = all.iter().take(MAX_TOLD).map(|it| words(it)).collect();
+    // In gRPC they are a field of the head, of which clients take some kilobytes.
+    if let Some(more @ 1..) = all.len().checked_sub(MAX_TOLD) {
+        told.push(format!("and {more} more"));
+    }
+    Some(connect::Error::new(code, told.join("; ")))
 }
 
 fn words(refused: &Refused) -> String {

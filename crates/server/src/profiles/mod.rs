@@ -50,7 +50,7 @@ use wire::pyroscope::{self as connect, Code};
 use self::body::Bodies;
 use crate::Error;
 use crate::connections::{Port, serve_services};
-use crate::guard::is_for_us;
+use crate::guard::{Refusal, comes_from_elsewhere, is_for_us};
 
 /// Pushes that are worked on at once, and questions; others wait with their bodies in memory.
 const AT_ONCE: usize = 8;
@@ -306,8 +306,11 @@ async fn metrics(State(profiles): State<Profiles>) -> Response {
     }
 }
 
-/// Refuses what another site's page may have sent here by a name of its own.
+/// Refuses what another site's page may have sent here, by a name of its own or without waiting for leave. A link to the page itself may stand anywhere.
 async fn guard(State(local): State<SocketAddr>, request: Request, next: Next) -> Response {
+    if request.uri().path() != "/" && comes_from_elsewhere(request.headers()) {
+        return Refusal::Site.into_response();
+    }
     match is_for_us(local, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
@@ -337,7 +340,10 @@ impl IntoResponse for Failed {
 fn of_store(error: &store::Error) -> connect::Error {
     let code = match error {
         store::Error::Busy { .. } => Code::ResourceExhausted,
-        store::Error::Objects(_) => Code::Unavailable,
+        // They go well again, with another owner or another answer of the database at the latest.
+        store::Error::Objects(_) | store::Error::Unsettled | store::Error::Catalogue(_) => {
+            Code::Unavailable
+        }
         _ => Code::Internal,
     };
     let told = connect::Error::new(code, model::with_causes(error));

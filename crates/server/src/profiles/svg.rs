@@ -11,7 +11,9 @@
 //! | `theme` | `light` or `dark` |
 //! | `tenant` | as the field `X-Scope-OrgID`, which a frame of a page cannot send |
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use axum::extract::rejection::QueryRejection;
@@ -140,22 +142,22 @@ fn drawn(
 
 /// Stacks and what ends in them, as `inferno` draws them: in depth-first order.
 struct Stacks {
-    stacks: Vec<(Vec<String>, [i64; 2])>,
+    stacks: Vec<(Vec<Rc<str>>, [i64; 2])>,
     /// Whether there are two sides; else the value is the right one's.
     is_diff: bool,
 }
 
 impl Stacks {
     fn of(tree: &CallTree) -> Self {
-        let stacks = tree.stacks();
-        let stacks = stacks.iter().map(|(stack, own)| (names(stack), [0, *own])).collect();
+        let (stacks, mut names) = (tree.stacks(), Names::default());
+        let stacks = stacks.iter().map(|(stack, own)| (names.of(stack), [0, *own])).collect();
         Self { stacks, is_diff: false }
     }
 
     fn of_both(left: &CallTree, right: &CallTree, max_nodes: usize) -> Self {
-        let mut stacks = Vec::new();
+        let (mut stacks, mut names) = (Vec::new(), Names::default());
         CallTree::diff_stacks(left, right, max_nodes, |stack, own| {
-            stacks.push((names(stack), own))
+            stacks.push((names.of(stack), own))
         });
         Self { stacks, is_diff: true }
     }
@@ -208,7 +210,7 @@ impl Stacks {
     /// How many frames of each stack are drawn.
     fn depth(&self) -> usize {
         let bytes = |depth: usize| -> usize {
-            let of = |stack: &Vec<String>| {
+            let of = |stack: &Vec<Rc<str>>| {
                 cut(stack, depth).iter().map(|name| name.len() + 1).sum::<usize>()
             };
             self.stacks.iter().map(|(stack, _)| of(stack)).sum()
@@ -237,12 +239,27 @@ impl Stacks {
     }
 }
 
-fn cut(stack: &[String], depth: usize) -> &[String] {
+fn cut<T>(stack: &[T], depth: usize) -> &[T] {
     stack.get(..depth).unwrap_or(stack)
 }
 
-fn names(stack: &[&str]) -> Vec<String> {
-    stack.iter().map(|name| text(name)).collect()
+/// Names as they are drawn, each of which is made once: a chain of calls with many leaves has all of its names in each stack.
+#[derive(Default)]
+struct Names(HashMap<String, Rc<str>>);
+
+impl Names {
+    fn of(&mut self, stack: &[&str]) -> Vec<Rc<str>> {
+        cut(stack, DEPTHS[0]).iter().map(|name| self.name(name)).collect()
+    }
+
+    fn name(&mut self, name: &str) -> Rc<str> {
+        if let Some(known) = self.0.get(name) {
+            return Rc::clone(known);
+        }
+        let drawn: Rc<str> = text(name).into();
+        self.0.insert(name.to_owned(), Rc::clone(&drawn));
+        drawn
+    }
 }
 
 /// A name that is one name to `inferno` and can be part of XML: the semicolon is the Greek question mark, which looks alike, a space does not break, and
@@ -251,7 +268,7 @@ fn text(name: &str) -> String {
     if name.trim().is_empty() {
         return "(no\u{a0}name)".to_owned();
     }
-    let mut out = String::with_capacity(name.len());
+    let mut out = String::with_capacity(name.len().min(MAX_NAME_BYTES + 16));
     for character in name.chars() {
         if out.len() >= MAX_NAME_BYTES {
             out.push('…');

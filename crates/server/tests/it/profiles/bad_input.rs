@@ -248,3 +248,13 @@ fn slow_senders_do_not_slow_others() {
     });
     assert_eq!(ends.filter(|said| said.starts_with("HTTP/1.1 200")).count(), SLOW);
 }
+
+#[test]
+fn what_a_page_of_another_site_sends_is_refused() {
+    let store = Store::start(Limits::default());
+    let path = "/ingest?name=shop.cpu";
+    for (site, status) in [("cross-site", 403), ("same-site", 403), ("same-origin", 200)] {
+        let reply = store.post(Version::HTTP_11, path, &[("sec-fetch-site", site)], "main;work 7");
+        assert_eq!(reply.status.as_u16(), status, "{site}: {}", reply.text());
+    }
+}

@@ -9,7 +9,7 @@ const SORTS = ["name", "self", "total", "base_self", "base_total", "self_change"
 const asked = {
   tenant: "",
   type: "",
-  now: { service: "", labels: "", from: "now-1h", until: "now" },
+  now: { service: null, labels: "", from: "now-1h", until: "now" },
   base: null, // the side that it is compared with
   compare: "", // by which rule the base follows the other side: before, hour, day; same and other: not at all
   view: "difference",
@@ -27,7 +27,7 @@ function loadAddress() {
   const text = (name, otherwise) => parameters.get(name) ?? otherwise;
   asked.tenant = text("tenant", "");
   asked.type = text("type", "");
-  asked.now = { service: text("service", ""), labels: text("labels", ""), from: text("from", "now-1h"), until: text("until", "now") };
+  asked.now = { service: text("service", null), labels: text("labels", ""), from: text("from", "now-1h"), until: text("until", "now") };
   asked.compare = text("compare", "");
   asked.base = asked.compare ? Object.fromEntries(SIDE_FIELDS.map((field) => [field, text(`base-${field}`, asked.now[field])])) : null;
   asked.by = text("by", "");
@@ -42,7 +42,7 @@ function saveAddress(isStep = false) {
   const parameters = new URLSearchParams();
   const set = (name, value, otherwise = "") => { if (value !== otherwise) parameters.set(name, value); };
   set("tenant", asked.tenant);
-  set("service", asked.now.service);
+  if (asked.now.service !== null) set("service", asked.now.service, null); // empty: all services; none: the first one
   set("type", asked.type);
   set("labels", asked.now.labels);
   set("from", asked.now.from, "now-1h");

@@ -54,7 +54,7 @@ async function load(now, isCurrent) {
   }
   find("empty").hidden = true;
   find("choices").hidden = false;
-  if (!asked.now.service && services.length) asked.now.service = services[0];
+  if (asked.now.service === null && services.length) asked.now.service = services[0];
   const matchers = [selectorOf(asked.now)];
   const [types, names] = await Promise.all([labelValues("__profile_type__", matchers, range), ask("LabelNames", { matchers, ...range })]);
   if (!isCurrent()) return false;
@@ -166,7 +166,7 @@ function start() {
   find("sides").append(panelOf("base").section, panelOf("now").section);
   find("search").value = asked.search;
   find("choices").addEventListener("submit", (event) => { event.preventDefault(); reload(); });
-  find("tenant").addEventListener("change", () => { asked.tenant = find("tenant").value.trim(); asked.type = asked.now.service = ""; reload(); });
+  find("tenant").addEventListener("change", () => { asked.tenant = find("tenant").value.trim(); asked.type = ""; asked.now.service = null; reload(); });
   find("type").addEventListener("change", () => { asked.type = find("type").value; reload(); });
   find("compare").addEventListener("change", () => compareWith(find("compare").value));
   find("swap").addEventListener("click", () => { [asked.base, asked.now, asked.compare] = [asked.now, asked.base, "other"]; reload(); });

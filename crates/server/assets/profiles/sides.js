@@ -77,7 +77,7 @@ function drawChoices(panel, services, names) {
   const side = asked[panel.key];
   const known = services.includes(side.service) || !side.service ? services : [side.service, ...services];
   panel.service.replaceChildren(el("option", { value: "" }, "all services"), ...known.map((service) => el("option", { value: service }, nameText(service))));
-  panel.service.value = side.service;
+  panel.service.value = side.service ?? "";
   panel.labels.value = side.labels;
   panel.name.replaceChildren(el("option", { value: "" }, "add…"), ...names.map((name) => el("option", { value: name }, nameText(name))));
   panel.value.hidden = true;

@@ -75,7 +75,8 @@ impl Catalogue {
     ///
     /// # Errors
     ///
-    /// [`Error::NotThere`] and [`Error::Again`], when nothing was changed. After [`Error::Database`] that is not known: the same again says.
+    /// [`Error::NotThere`] and [`Error::Again`], when nothing was changed. After one that [`Error::is_unknown`] that is not known:
+    /// the same again says, if a block begins.
     pub fn commit(
         &self,
         change: Change,

@@ -5,12 +5,17 @@ use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::bucket::{Bucket, Io};
 use crate::error::Error;
 
 /// Name of the file in a folder that whoever has the folder holds locked.
 const LOCK: &str = ".lock";
+/// How often the lock of a folder is tried, and how long between.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// How much of a file is given at a time.
 const PIECE: usize = 256 << 10;
 
@@ -59,7 +64,8 @@ impl Store {
         }
     }
 
-    /// Takes a folder for this process alone, until what is given is dropped; a bucket is not locked.
+    /// Takes a folder for this process alone, until what is given is dropped; a bucket is not locked. It waits half a second for one who
+    /// is ending: a process that was started and does not run its own program yet has the files of the one that started it.
     ///
     /// # Errors
     ///
@@ -70,11 +76,20 @@ impl Store {
         let failed = |source| Error::Io { path: path.clone(), source };
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Err(Error::Taken { url: self.url.clone() }),
-            Err(TryLockError::Error(source)) => Err(failed(source)),
+        for _ in 0..LOCK_TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(TryLockError::WouldBlock) => {
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "nobody tells that a lock is free"
+                    )]
+                    thread::sleep(LOCK_PAUSE);
+                }
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
+            }
         }
+        Err(Error::Taken { url: self.url.clone() })
     }
 
     /// The bytes under a name; `None` when there are none.

@@ -549,6 +549,13 @@ function drawLive(connected) {
   live.dataset.state = connected ? (status.recording ? "recording" : "ended") : "lost";
 }
 
+// Where the store's page is: on this host, at a port of its own.
+function drawProfiles() {
+  const link = find("profiles");
+  link.hidden = !status?.profiles_port;
+  if (!link.hidden) link.href = `${location.protocol}//${location.hostname}:${status.profiles_port}/`;
+}
+
 async function poll() {
   const started = performance.now();
   let wait = POLL_MS;
@@ -559,6 +566,7 @@ async function poll() {
     } else {
       const [nextStatus, nextAnswer] = await Promise.all([fetchChanged("api/v1/status"), fetchChanged("api/v1/phases")]);
       if (nextStatus) status = nextStatus;
+      drawProfiles();
       if (nextAnswer) accept(nextAnswer);
       if (nextStatus || nextAnswer) draw();
       drawLive(true);

@@ -9,6 +9,9 @@ pub struct Status {
     pub recording: bool,
     /// Where tracers send to, as `lttng create --set-url` takes it; `None` when nothing listens.
     pub relay_url: Option<String>,
+    /// The port of the store of profiles on the same host; `None` when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profiles_port: Option<u16>,
     /// One entry per recording session, in the order of their arrival. The relay bounds their number.
     pub sessions: Vec<SessionStatus>,
     /// Windows of trace time that are part of the answer.
@@ -90,6 +93,7 @@ mod tests {
         let status = Status {
             recording: true,
             relay_url: Some("net://127.0.0.1:5342:5343".to_owned()),
+            profiles_port: Some(4040),
             sessions: vec![
                 SessionStatus {
                     name: "app".to_owned(),
@@ -118,6 +122,7 @@ mod tests {
                 "format": "throughline-status/1",
                 "recording": true,
                 "relay_url": "net://127.0.0.1:5342:5343",
+                "profiles_port": 4040,
                 "chunks_sealed": 7,
                 "windows_mapped": 6,
                 "sessions": [

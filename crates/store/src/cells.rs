@@ -41,6 +41,12 @@ impl Grid {
         Self { cell_ms: if cell_ms == 0 { 1 } else { cell_ms as i64 } }
     }
 
+    /// How long its cells are, milliseconds.
+    #[must_use]
+    pub const fn cell_ms(self) -> i64 {
+        self.cell_ms
+    }
+
     /// When the cell begins that a time is in, milliseconds since 1970.
     #[must_use]
     pub const fn cell_of(self, at: Timestamp) -> i64 {

@@ -1,8 +1,9 @@
-//! `throughline up`: relay, stitching and web page in one process on one data folder.
+//! `throughline up`: relay, stitching, profile store and web page in one process on one data folder.
 //!
 //! ```text
 //! DATA/traces/     what tracers sent, as the relay lays it out
 //! DATA/summaries/  one summary for each window that was analysed
+//! DATA/profiles/   what profilers pushed, as `throughline store` keeps it
 //! DATA/up.json     where this run listens
 //! ```
 
@@ -14,6 +15,7 @@ mod sessions;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +25,10 @@ use server::Published;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, oneshot, watch};
+use tokio::task::JoinHandle;
 
 use crate::command::relay::{PeerArgs, RelayArgs};
+use crate::command::store::{MetricsArgs, Service};
 use crate::command::tls;
 use crate::outcome::{Outcome, complain};
 use crate::stop::Stop;
@@ -46,8 +50,33 @@ pub(crate) struct Args {
     /// Where the web page is; who may connect to it can read every session being recorded
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
     http: SocketAddr,
+    /// Where profilers push profiles and are asked for them, and the page of profiles is; `off` for no store
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4040")]
+    profiles: ProfilesAt,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     #[command(flatten)]
     relay: RelayArgs,
+}
+
+/// Where the store listens, if there is one.
+#[derive(Debug, Clone, Copy)]
+enum ProfilesAt {
+    Off,
+    Address(SocketAddr),
+}
+
+impl FromStr for ProfilesAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "off" => Ok(Self::Off),
+            _ => text.parse().map(Self::Address).map_err(|_invalid| {
+                "neither `off` nor an address such as 127.0.0.1:4040".to_owned()
+            }),
+        }
+    }
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
@@ -76,11 +105,13 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
     let listener = TcpListener::bind(args.http)
         .await
         .with_context(|| format!("cannot listen on {} for the page", args.http))?;
+    let store = Store::start(&args).await?;
     let addresses = Addresses {
         control: relay.control_addr(),
         stream: relay.data_addr(),
         live: relay.viewers_addr(),
         http: listener.local_addr()?,
+        profiles: store.as_ref().map(|store| store.address),
         tls: relay.tls_addr(),
     };
 
@@ -109,6 +140,9 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
     if let Some(address) = addresses.tls {
         complain(&format!("encrypted: tls://{address}"));
     }
+    if let Some(address) = addresses.profiles {
+        complain(&format!("profiles: http://{address}/"));
+    }
     complain(&format!("page: http://{}/", addresses.http));
 
     loop {
@@ -126,6 +160,9 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
     relay_ended.send_replace(true);
     courier.await.context("the relay's events")?;
     drop(page_stop);
+    if let Some(store) = store {
+        store.finish().await?;
+    }
     let page = tokio::time::timeout(PAGE_GRACE, page).await;
     tokio::task::spawn_blocking(|| analyst.finish()).await.context("the analysis")??;
     match page {
@@ -133,6 +170,45 @@ async fn serve(args: Args) -> anyhow::Result<Outcome> {
         Err(_elapsed) => complain("the page's last replies were cut off"),
     }
     Ok(Outcome::Done)
+}
+
+/// The store of profiles and its port.
+struct Store {
+    address: SocketAddr,
+    service: Service,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<Result<(), server::Error>>,
+}
+
+impl Store {
+    /// Opens it, if there is to be one.
+    async fn start(args: &Args) -> anyhow::Result<Option<Self>> {
+        let ProfilesAt::Address(address) = args.profiles else { return Ok(None) };
+        let peers = args.relay.peers.of_page(address)?;
+        let listener = TcpListener::bind(address).await.with_context(|| {
+            format!("cannot listen on {address} for profiles (--profiles names another, or is off)")
+        })?;
+        let address = listener.local_addr()?;
+        let options = args.metrics.options(args.data.join("profiles").display().to_string())?;
+        // It has threads and a runtime of its own.
+        let service = tokio::task::spawn_blocking(|| Service::start(options));
+        let service = service.await.context("the store of profiles")??;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let admits = move |from, to| peers.allow(from, to);
+        let served = server::profiles::serve(listener, service.profiles(), admits, async {
+            drop(stopped.await);
+        });
+        Ok(Some(Self { address, service, stop, served: tokio::spawn(served) }))
+    }
+
+    /// Answers what is asked already, and writes what waits.
+    async fn finish(self) -> anyhow::Result<()> {
+        let Self { service, stop, served, .. } = self;
+        drop(stop);
+        let served = served.await;
+        tokio::task::spawn_blocking(|| service.finish()).await.context("the store of profiles")?;
+        served.context("the store of profiles")?.context("the store of profiles")
+    }
 }
 
 /// Carries the relay's events to the analysis, which works on a thread of its own. A full channel makes this wait and

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -17,7 +18,20 @@ use crate::read::{stderr, stdout};
 
 pub(crate) struct Store {
     running: Running,
+    door: Door,
+}
+
+/// Where a store listens.
+pub(crate) struct Door {
     pub(crate) url: String,
+}
+
+impl Deref for Store {
+    type Target = Door;
+
+    fn deref(&self) -> &Door {
+        &self.door
+    }
 }
 
 impl Store {
@@ -32,9 +46,11 @@ impl Store {
         command.envs(environment.iter().copied());
         let mut running = Running::start(command.stdout(Stdio::piped()), "store", log);
         let url = running.line_after("listening at ");
-        Self { running, url }
+        Self { running, door: Door { url } }
     }
+}
 
+impl Door {
     /// The body of a page.
     fn get(&self, path: &str) -> String {
         let host = self.url.strip_prefix("http://").unwrap();
@@ -77,7 +93,7 @@ impl Store {
     }
 
     /// All of a service's time on CPUs.
-    fn total(&self, service: &str) -> i64 {
+    pub(crate) fn total(&self, service: &str) -> i64 {
         let graph = self.ask("SelectMergeStacktraces", &asked(service));
         graph["flamegraph"]["total"].as_str().unwrap_or("0").parse().unwrap()
     }

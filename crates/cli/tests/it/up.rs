@@ -9,6 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::process::{Running, THROUGHLINE, wait_for};
+use crate::store::Door;
 
 /// A running `throughline up` on ports of the system's choice.
 pub(crate) struct Up {
@@ -17,6 +18,8 @@ pub(crate) struct Up {
     control: String,
     stream: String,
     pub(crate) http: String,
+    /// Of the store of profiles, if there is one.
+    pub(crate) profiles: Option<Door>,
 }
 
 impl Up {
@@ -33,7 +36,7 @@ impl Up {
         }
         let mut command = Command::new(THROUGHLINE);
         command.arg("up").arg("--data").arg(data).args(options);
-        let ports = ["--control", "--stream", "--live", "--http"];
+        let ports = ["--control", "--stream", "--live", "--http", "--profiles"];
         for port in ports.into_iter().filter(|port| !options.contains(port)) {
             command.args([port, "127.0.0.1:0"]);
         }
@@ -49,7 +52,9 @@ impl Up {
         let json: Value = serde_json::from_str(&text).unwrap();
         let address = |key: &str| json[key].as_str().unwrap().to_owned();
         let (control, stream, http) = (address("control"), address("stream"), address("http"));
-        Self { process, data: data.to_owned(), control, stream, http }
+        let profiles = json["profiles"].as_str();
+        let profiles = profiles.map(|address| Door { url: format!("http://{address}") });
+        Self { process, data: data.to_owned(), control, stream, http, profiles }
     }
 
     /// Where tracers send to.
@@ -92,6 +97,36 @@ impl Up {
     pub(crate) fn traces(&self) -> PathBuf {
         self.data.join("traces")
     }
+}
+
+#[test]
+fn profiles_that_are_pushed_to_it_are_there_at_its_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let mut up = Up::start(&data, &log);
+    let store = up.profiles.as_ref().unwrap();
+    assert_eq!(store.push("shop", &[], "main;serve 30\n"), (200, String::new()));
+    let port = store.url.rsplit(':').next().unwrap();
+    assert_eq!(up.json("/api/v1/status")["profiles_port"].to_string(), port);
+    assert!(up.process.end("TERM").success(), "{}", up.process.said());
+
+    let mut up = Up::start(&data, &log);
+    assert_eq!(up.profiles.as_ref().unwrap().total("shop"), 300_000_000);
+    let mut command = Command::new(THROUGHLINE);
+    let ports =
+        ["--control", "--stream", "--live", "--http"].map(|port| format!("{port}=127.0.0.1:0"));
+    command.arg("up").arg("--data").arg(folder.path().join("other")).args(ports);
+    let taken = up.profiles.as_ref().unwrap().url.trim_start_matches("http://").to_owned();
+    let output = command.args(["--profiles", &taken]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(&format!("cannot listen on {taken} for profiles (--profiles")), "{said}");
+    assert!(up.process.end("TERM").success());
+
+    let mut up = Up::start_with(&data, &log, &["--profiles", "off"]);
+    assert!(up.profiles.is_none());
+    assert!(up.json("/api/v1/status")["profiles_port"].is_null());
+    assert!(up.process.end("TERM").success());
 }
 
 #[test]

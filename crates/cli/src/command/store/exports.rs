@@ -173,7 +173,7 @@ struct SystemClock;
 
 impl Clock for SystemClock {
     fn now_ms(&mut self) -> i64 {
-        super::now().nanos() / 1_000_000
+        super::service::now().nanos() / 1_000_000
     }
 
     fn chance(&mut self) -> f64 {

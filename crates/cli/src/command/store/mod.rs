@@ -3,43 +3,30 @@
 mod exports;
 mod metrics;
 mod receivers;
+mod service;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
 use export::Prefix;
-use intake::Limits;
-use model::{Nanos, Timestamp};
-use objects::Io;
 use rules::Config;
-use server::profiles::Profiles;
 use store::cells::Grid;
 use store::lake::plan::Keep;
-use store::lake::{Exporting, Lake, Settings};
 use tokio::net::TcpListener;
 
-use self::exports::Exports;
+pub(crate) use self::service::{Options, Service};
 use crate::command::profile::allow_files;
 use crate::command::relay::PeerArgs;
 use crate::log;
-use crate::outcome::{Outcome, complain};
+use crate::outcome::Outcome;
 use crate::stop::Stop;
 use crate::units::{parse_duration, parse_size};
 
-/// How often blocks are looked at: which are merged, which are deleted.
-const LOOK: Duration = Duration::from_secs(5);
-
 /// A client waits for its reply for so long, and no reply at the end of the process takes longer than its replies may.
 const MAX_FLUSH: Duration = Duration::from_secs(5);
-
-/// Samples may be of a time so far ahead ([`Limits::newest`]), and are in time for so much longer.
-const MAX_AHEAD: Duration = Duration::from_secs(600);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,15 +72,8 @@ pub(crate) struct Args {
     /// The oldest samples are deleted while all blocks together are larger, such as 20GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     keep_size: Option<u64>,
-    /// Rules that say which sums are exported as metrics (TOML)
-    #[arg(long, value_name = "FILE")]
-    rules: Option<PathBuf>,
-    /// Send metrics to this receiver of Prometheus remote write; may be given several times
-    #[arg(long, value_name = "URL")]
-    remote_write: Vec<String>,
-    /// Receivers with tenants, credentials and certificates (TOML)
-    #[arg(long, value_name = "FILE")]
-    receivers: Option<PathBuf>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     /// A metric's sample is of so much time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     cell: Duration,
@@ -102,46 +82,45 @@ pub(crate) struct Args {
     metric_prefix: Prefix,
 }
 
+/// Which metrics are made of profiles, and who gets them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MetricsArgs {
+    /// Rules that say which sums of profiles are exported as metrics (TOML)
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Send metrics to this receiver of Prometheus remote write; may be given several times
+    #[arg(long, value_name = "URL")]
+    remote_write: Vec<String>,
+    /// Receivers with tenants, credentials and certificates (TOML)
+    #[arg(long, value_name = "FILE")]
+    receivers: Option<PathBuf>,
+}
+
+impl MetricsArgs {
+    /// A store that makes these metrics, in a place.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the files, by name.
+    pub(crate) fn options(&self, data: String) -> anyhow::Result<Options> {
+        Ok(Options {
+            rules: self.rules.as_deref().map(read_rules).transpose()?,
+            receivers: receivers::all(&self.remote_write, self.receivers.as_deref())?,
+            ..Options::new(data)
+        })
+    }
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     log::start();
-    let nanos = |time: Duration| Nanos::new(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-    if args.flush > MAX_FLUSH {
-        anyhow::bail!("--flush: clients wait for it; {} s at most", MAX_FLUSH.as_secs());
-    }
     let peers = args.peers.of_page(args.listen)?;
     allow_files("only so many clients are served at once");
-    let io = Io::start().context("cannot start threads")?;
-    let receivers = receivers::all(&args.remote_write, args.receivers.as_deref())?;
-    let exporting = Exporting { prefix: args.metric_prefix.clone(), ..Exporting::default() };
-    let settings = Settings {
-        // A retry that is taken was not forgotten.
-        retries: nanos(args.take_for.saturating_add(MAX_AHEAD)),
-        grid: grid(args.cell)?,
-        export: (!receivers.is_empty()).then_some(exporting),
-        catalogue: args.catalogue.clone(),
-        forgets_missing: args.forget_missing,
-        ..Settings::default()
-    };
-    let rules = args.rules.as_deref().map(read_rules).transpose()?;
-    let lake = Lake::open(&args.data, &io, settings, now());
-    let lake = Arc::new(lake.with_context(|| format!("cannot keep profiles in {}", args.data))?);
-    let keep = Keep { age: args.keep_for.map(nanos), bytes: args.keep_size };
-    let oldest = Some(nanos(args.take_for));
-    let limits = Limits { oldest, bytes_per_second: args.rate, ..Limits::default() };
-    let profiles = Profiles::new(Arc::clone(&lake), limits, args.tenants, now);
+    let service = Service::start(args.options()?)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let exports = Exports::new(Arc::clone(&lake), receivers, args.tenants, rules);
-    let look = LOOK.min(args.cell);
-    let told = Arc::new(Mutex::new(String::new()));
-    let shown = Arc::clone(&told);
-    let profiles = profiles.with_metric_prefix(args.metric_prefix.clone());
-    let profiles = profiles.with_metrics(Arc::new(move || {
-        shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }));
-    let keeper = Keeper::start(lake, exports, told, args.flush, look, keep);
+    let profiles = service.profiles();
     let served = runtime.block_on(async {
         let mut stop = Stop::listen()?;
         let listener = TcpListener::bind(args.listen).await;
@@ -153,100 +132,27 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
             .await
             .context("cannot go on")
     });
-    keeper.finish();
+    service.finish();
     served.map(|()| Outcome::Done)
 }
 
-/// Writes what waits, and merges and deletes blocks.
-struct Keeper {
-    ends: Vec<mpsc::Sender<()>>,
-    threads: Vec<thread::JoinHandle<()>>,
-}
-
-impl Keeper {
-    fn start(
-        lake: Arc<Lake>,
-        mut exports: Exports,
-        told: Arc<Mutex<String>>,
-        flush: Duration,
-        look: Duration,
-        keep: Keep,
-    ) -> Self {
-        let mut keeper = Self { ends: Vec::new(), threads: Vec::new() };
-        let other = Arc::clone(&lake);
-        keeper.every(flush, move || {
-            if other.is_pending() {
-                other.flush(now());
-            }
-        });
-        let mut troubles =
-            [Trouble::of("blocks are not merged or deleted"), Trouble::of("metrics are not made")];
-        keeper.every(look, move || {
-            let [blocks, metrics_of] = &mut troubles;
-            // Rules come before what is counted by them.
-            let provisioned = exports.provision(now());
-            let merged = lake.compact_for(now(), |tenant| exports.is_provisioned(tenant));
-            let expired = lake.expire(keep, now());
-            blocks.tell(merged.map(drop).and(expired.map(drop)).map_err(anyhow::Error::from));
-            let closed = provisioned.and(exports.close(now()));
-            let text = metrics::text(&lake, &exports, now());
-            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            // Nothing rather than what is not true any more.
-            metrics_of.tell(closed.and(match text {
-                Ok(text) => {
-                    *told = text;
-                    Ok(())
-                }
-                Err(error) => {
-                    told.clear();
-                    Err(error)
-                }
-            }));
-        });
-        keeper
-    }
-
-    /// Does something again and again, and once more at the end.
-    fn every(&mut self, pause: Duration, mut work: impl FnMut() + Send + 'static) {
-        let (end, ends) = mpsc::channel::<()>();
-        self.ends.push(end);
-        self.threads.push(thread::spawn(move || {
-            while ends.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                work();
-            }
-            work();
-        }));
-    }
-
-    fn finish(self) {
-        drop(self.ends);
-        for thread in self.threads {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
+impl Args {
+    fn options(&self) -> anyhow::Result<Options> {
+        if self.flush > MAX_FLUSH {
+            anyhow::bail!("--flush: clients wait for it; {} s at most", MAX_FLUSH.as_secs());
         }
-    }
-}
-
-/// What does not go well is said once, until it does again.
-struct Trouble {
-    what: &'static str,
-    is_said: bool,
-}
-
-impl Trouble {
-    const fn of(what: &'static str) -> Self {
-        Self { what, is_said: false }
-    }
-
-    fn tell(&mut self, outcome: anyhow::Result<()>) {
-        match outcome {
-            Ok(()) => self.is_said = false,
-            Err(error) if !std::mem::replace(&mut self.is_said, true) => {
-                complain(&format!("{}: {error:#}", self.what));
-            }
-            Err(_) => {}
-        }
+        Ok(Options {
+            catalogue: self.catalogue.clone(),
+            forgets_missing: self.forget_missing,
+            are_tenants_told: self.tenants,
+            rate: self.rate,
+            flush: self.flush,
+            take_for: self.take_for,
+            keep: Keep { age: self.keep_for.map(service::nanos), bytes: self.keep_size },
+            grid: grid(self.cell)?,
+            prefix: self.metric_prefix.clone(),
+            ..self.metrics.options(self.data.clone())?
+        })
     }
 }
 
@@ -260,11 +166,4 @@ fn grid(cell: Duration) -> anyhow::Result<Grid> {
 fn read_rules(path: &std::path::Path) -> anyhow::Result<Config> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     text.parse().with_context(|| path.display().to_string())
-}
-
-#[expect(clippy::disallowed_methods, reason = "what is pushed is from now")]
-fn now() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let nanos = since.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
-    Timestamp::from_nanos(nanos)
 }

@@ -14,6 +14,9 @@ pub(super) struct Addresses {
     pub(super) stream: SocketAddr,
     pub(super) live: SocketAddr,
     pub(super) http: SocketAddr,
+    /// Where clients push profiles and ask for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) profiles: Option<SocketAddr>,
     /// The relay's encrypted port, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tls: Option<SocketAddr>,
@@ -51,6 +54,7 @@ mod tests {
             stream: "127.0.0.1:2".parse().unwrap(),
             live: "127.0.0.1:4".parse().unwrap(),
             http: "127.0.0.1:3".parse().unwrap(),
+            profiles: None,
             tls: None,
         };
         assert_eq!(at("127.0.0.1:1").relay_url(), "net://127.0.0.1:1:2");

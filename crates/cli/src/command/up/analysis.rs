@@ -56,6 +56,7 @@ impl Analyst {
             summaries: summaries.to_owned(),
             interrupted: recovered.interrupted.clone(),
             relay_url: addresses.relay_url(),
+            profiles_port: addresses.profiles.map(|address| address.port()),
             sessions: Sessions::after(&recovered.interrupted),
             hosts: BTreeMap::new(),
             shown: None,
@@ -99,6 +100,7 @@ struct Work {
     summaries: PathBuf,
     interrupted: Vec<Interrupted>,
     relay_url: String,
+    profiles_port: Option<u16>,
     sessions: Sessions,
     /// By host name. Bound: hosts that record here.
     hosts: BTreeMap<String, Stitcher>,
@@ -221,6 +223,7 @@ impl Work {
         self.published.set_status(&self.sessions.status(
             recording,
             &self.relay_url,
+            self.profiles_port,
             self.windows_mapped,
         ));
     }

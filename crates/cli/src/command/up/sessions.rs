@@ -78,7 +78,13 @@ impl Sessions {
     }
 
     /// The document of `/api/v1/status`. `recording` is true while more may come or is being analysed.
-    pub(super) fn status(&self, recording: bool, relay_url: &str, windows_mapped: u64) -> Status {
+    pub(super) fn status(
+        &self,
+        recording: bool,
+        relay_url: &str,
+        profiles_port: Option<u16>,
+        windows_mapped: u64,
+    ) -> Status {
         let mut open: Vec<&Known> = self.open.values().collect();
         open.sort_by_key(|known| known.order);
         let open = open.into_iter().map(|known| known.status.clone());
@@ -92,6 +98,7 @@ impl Sessions {
         Status {
             recording,
             relay_url: Some(relay_url.to_owned()),
+            profiles_port,
             sessions: self.closed.iter().cloned().chain(open).collect(),
             windows_mapped,
             missing,

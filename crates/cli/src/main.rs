@@ -45,6 +45,8 @@ enum Command {
     Ctf(command::ctf::Args),
     /// Say where the time of requests went, or which system calls were made
     Analyze(command::analyze::Args),
+    /// Merge blocks of a store of profiles beside it
+    Compact(command::compact::Args),
     /// Read and merge windows of recordings for jobs of `analyze --workers`
     #[cfg(feature = "cluster")]
     Worker(command::worker::Args),
@@ -84,6 +86,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Live(args) => command::live::run(&args),
         Command::Ctf(args) => command::ctf::run(&args),
         Command::Analyze(args) => command::analyze::run(&args),
+        Command::Compact(args) => command::compact::run(&args),
         #[cfg(feature = "cluster")]
         Command::Worker(args) => command::worker::run(&args),
         Command::Lami(args) => command::lami::run(&args),

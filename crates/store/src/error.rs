@@ -75,6 +75,20 @@ pub enum Error {
         /// One of them.
         first: Box<BlockName>,
     },
+    /// A job of a merge that makes no sense.
+    #[error("no job: {what}")]
+    Job {
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// What came of a job is not what it should be.
+    #[error("block {name} is {what}")]
+    Result {
+        /// What came.
+        name: Box<BlockName>,
+        /// What it is.
+        what: &'static str,
+    },
     /// Whether what came before was stored is not known.
     #[error("the catalogue does not answer: try again")]
     Unsettled,

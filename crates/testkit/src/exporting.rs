@@ -3,6 +3,9 @@
 //! ```text
 //! client ─ push, until it is acknowledged ─▶ store ─ remote write ─▶ faulty proxy ─▶ Prometheus
 //!                                            kill -9                                 kill -9
+//!                                              ▲ merges
+//!                                            workers
+//!                                            kill -9
 //! ```
 //! At the end three must say the same of each function: the client, the store's querier, and Prometheus.
 
@@ -41,6 +44,8 @@ pub struct Trial {
     pub program: PathBuf,
     /// Further arguments of the store, such as another catalogue.
     pub arguments: Vec<String>,
+    /// How many workers merge blocks.
+    pub workers: usize,
     /// How often anything is killed.
     pub kills: u64,
     /// Decides about everything but time.
@@ -50,8 +55,10 @@ pub struct Trial {
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// How often the store was killed, and Prometheus.
-    pub kills: [u64; 2],
+    /// How often the store was killed, Prometheus, and a worker.
+    pub kills: [u64; 3],
+    /// Merges that workers did for the last store.
+    pub by_workers: u64,
     /// Pushes that were acknowledged, and how often one was sent.
     pub pushes: [u64; 2],
     /// Requests that the proxy had, and those that it did not treat as a receiver should.
@@ -87,12 +94,23 @@ pub fn run(trial: &Trial, folder: &Path, mut progress: impl FnMut(u64)) -> Optio
     let url = format!("http://127.0.0.1:{}/api/v1/write", proxy.port);
     let text = format!("[[receiver]]\nurl = \"{url}\"\ntimeout = \"2s\"\n");
     fs::write(&receivers, text).expect("a file");
-    let mut store = Store { trial, folder, port: free_port(), running: None };
+    let mut store =
+        Store { trial, folder, port: free_port(), workers_port: free_port(), running: None };
     store.start();
+    let mut workers: Vec<Running> = (0..trial.workers).map(|at| store.worker(at)).collect();
     let client = Client::start(store.port, dice.fork());
     let mut outcome = Outcome::default();
     for kill in 0..trial.kills {
         thread::park_timeout(Duration::from_millis(dice.u64(100..1_500)));
+        let at = dice.usize(..trial.workers.max(1));
+        let is_a_worker = dice.u8(..3) == 0;
+        if let Some(worker) = workers.get_mut(at).filter(|_| is_a_worker) {
+            worker.end("KILL");
+            outcome.kills[2] += 1;
+            *worker = store.worker(at);
+            progress(kill + 1);
+            continue;
+        }
         let which = dice.u8(..4);
         if which != 0 {
             store.kill();
@@ -122,6 +140,7 @@ pub fn run(trial: &Trial, folder: &Path, mut progress: impl FnMut(u64)) -> Optio
     // What was taken twice would show by now.
     thread::park_timeout(Duration::from_secs(3));
     outcome.exported = exported(&prometheus);
+    outcome.by_workers = store.by_workers();
     outcome.requests = proxy.stop();
     Some(outcome)
 }
@@ -167,10 +186,31 @@ struct Store<'a> {
     trial: &'a Trial,
     folder: &'a Path,
     port: u16,
+    workers_port: u16,
     running: Option<Running>,
 }
 
 impl Store<'_> {
+    /// A process that merges its blocks.
+    fn worker(&self, at: usize) -> Running {
+        let mut command = Command::new(&self.trial.program);
+        let url = format!("http://127.0.0.1:{}", self.workers_port);
+        command.args(["compact", "--store", &url]);
+        command.arg("--data").arg(self.folder.join("profiles"));
+        let log = self.folder.join(format!("worker-{at}.log"));
+        Running::start(command.stdout(Stdio::null()), "worker", &log)
+    }
+
+    /// Merges that workers did since it started.
+    fn by_workers(&self) -> u64 {
+        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("a store");
+        let (_, text) = exchange_with(socket, "GET", "/metrics", "", b"").expect("an answer");
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let name = "throughline_compaction_done_jobs_total{by=\"worker\"} ";
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.parse().ok()).unwrap_or_default()
+    }
+
     fn start(&mut self) {
         let mut command = Command::new(&self.trial.program);
         let listen = format!("127.0.0.1:{}", self.port);
@@ -178,6 +218,9 @@ impl Store<'_> {
         command.arg("--data").arg(self.folder.join("profiles"));
         command.arg("--rules").arg(self.folder.join("rules.toml"));
         command.arg("--receivers").arg(self.folder.join("receivers.toml"));
+        if self.trial.workers > 0 {
+            command.arg("--workers").arg(format!("127.0.0.1:{}", self.workers_port));
+        }
         command.args(&self.trial.arguments);
         let log = self.folder.join("store.log");
         let mut running = Running::start(command.stdout(Stdio::piped()), "store", &log);

@@ -16,6 +16,9 @@ pub(super) struct Args {
     /// What decides about everything but time
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// How many workers merge blocks
+    #[arg(long, default_value_t = 2)]
+    workers: usize,
     /// The binary
     #[arg(long, default_value = "target/release/throughline")]
     binary: PathBuf,
@@ -30,8 +33,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<bool> {
     let program = program.with_context(|| args.binary.display().to_string())?;
     let folder = tempfile::tempdir()?;
     let arguments = args.catalogue.iter().flat_map(|url| ["--catalogue".to_owned(), url.clone()]);
-    let trial =
-        Trial { program, arguments: arguments.collect(), kills: args.kills, seed: args.seed };
+    let trial = Trial {
+        program,
+        arguments: arguments.collect(),
+        workers: args.workers,
+        kills: args.kills,
+        seed: args.seed,
+    };
     let bar = indicatif::ProgressBar::new(args.kills);
     let outcome = exporting::run(&trial, folder.path(), |kills| bar.set_position(kills));
     bar.finish_and_clear();
@@ -47,9 +55,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<bool> {
 }
 
 fn tell(outcome: &Outcome) {
-    let Outcome { kills, pushes, requests, pushed, stored, exported } = outcome;
-    let ([store, prometheus], [acknowledged, sent], [all, ill]) = (kills, pushes, requests);
-    say(&format!("killed: the store {store} times, Prometheus {prometheus} times"));
+    let Outcome { kills, by_workers, pushes, requests, pushed, stored, exported } = outcome;
+    let ([store, prometheus, worker], [acknowledged, sent], [all, ill]) = (kills, pushes, requests);
+    say(&format!(
+        "killed: the store {store} times, Prometheus {prometheus} times, a worker {worker} times"
+    ));
+    say(&format!("merges that workers did for the last store: {by_workers}"));
     say(&format!("pushes: {acknowledged} acknowledged, sent {sent} times"));
     say(&format!(
         "remote write: {all} requests, {ill} of them refused, unheard, late or lied about"

@@ -5,6 +5,7 @@ pub(crate) mod analyze;
 pub(crate) mod capture;
 #[cfg(feature = "sql")]
 pub(crate) mod chunk;
+pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod ctf;
 pub(crate) mod lami;

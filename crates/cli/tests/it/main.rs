@@ -9,6 +9,7 @@
 mod agent;
 #[cfg(feature = "cluster")]
 mod cluster;
+mod compact;
 mod compressed;
 mod config;
 mod copies;

@@ -52,7 +52,7 @@ impl Store {
 
 impl Door {
     /// The body of a page.
-    fn get(&self, path: &str) -> String {
+    pub(crate) fn get(&self, path: &str) -> String {
         let host = self.url.strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(host).unwrap();
         let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
@@ -286,10 +286,11 @@ fn profiles_of_the_agent_are_pushed_and_shown() {
 fn what_is_exported_reaches_a_real_prometheus_once_whoever_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let program = THROUGHLINE.into();
-    let trial = Trial { program, arguments: Vec::new(), kills: 12, seed: 7 };
+    let trial = Trial { program, arguments: Vec::new(), workers: 2, kills: 12, seed: 7 };
     let Some(outcome) = exporting::run(&trial, folder.path(), |_| {}) else { return };
     assert!(outcome.holds(), "{outcome:#?}");
     assert!(outcome.pushes[0] > 10 && outcome.requests[1] > 0, "{outcome:?}");
+    assert!(outcome.kills[2] > 0 && outcome.by_workers > 0, "{outcome:?}");
     assert!(outcome.exported.len() > 10, "{outcome:?}");
 }
 

@@ -25,6 +25,7 @@ mod querier;
 mod render;
 mod settings;
 mod svg;
+pub mod work;
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use export::{Counter, Prefix};
-use rules::{Bounds, Sums};
+use rules::Sums;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::any::AnyRow;
@@ -326,10 +326,4 @@ pub(super) fn text<T: Serialize>(value: &T) -> Result<String> {
 
 pub(super) fn parse<T: DeserializeOwned>(text: String) -> Result<T> {
     serde_json::from_str(&text).map_err(|error| Error::Damaged { what: error.to_string() })
-}
-
-/// Which series may be there, with those that were exported.
-#[must_use]
-pub(crate) fn bounds(limits: rules::SeriesLimits, known: &KnownSeries) -> Bounds {
-    Bounds::new(limits, known.keys().cloned())
 }

@@ -32,7 +32,6 @@ use sqlx::{AnyConnection, Row as _};
 use self::thread::Database;
 
 pub use self::blocks::{Change, Committed, Summed};
-pub(crate) use self::cells::bounds;
 pub use self::cells::{Head, MAX_WAITING, Made};
 pub use self::outbox::{KeptCursor, Outbox};
 
@@ -126,6 +125,7 @@ const SAMPLES: &str = "samples";
 pub struct Catalogue {
     database: Database,
     table: Table,
+    epoch: i64,
 }
 
 impl Catalogue {
@@ -148,7 +148,13 @@ impl Catalogue {
             Ok((take_over(connection).await?, table))
         })?;
         database.own(epoch)?;
-        Ok(Self { database, table })
+        Ok(Self { database, table, epoch })
+    }
+
+    /// The how manieth owner this is.
+    #[must_use]
+    pub const fn epoch(&self) -> i64 {
+        self.epoch
     }
 }
 

@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use model::samples::Batch;
 use model::{Nanos, Timestamp};
 
 use super::name::{BlockName, Tenant};
-use super::plan::{self, Keep, Merge};
+use super::plan::{self, Keep};
 use super::{Lake, lock};
-use crate::block::{self, Selection, read_into};
-use crate::catalogue::{self, Change, Made, Summed, bounds};
-use crate::content::Digest;
+use crate::catalogue::{Change, Made};
 use crate::error::Error;
 
 /// Files of blocks that ended stay for so long: others who read them by the catalogue are in the middle of it.
@@ -32,7 +29,7 @@ pub struct Compacted {
 }
 
 impl Lake {
-    /// Merges what is due.
+    /// Merges what is due and is not left to workers ([`Self::take`]).
     ///
     /// # Errors
     ///
@@ -56,89 +53,29 @@ impl Lake {
         // Before the blocks are looked at: what comes after is later.
         let low = lock(&self.clock).low(now);
         let damaged = lock(&self.damaged).clone();
+        let mut board = lock(&self.board);
+        board.expire(now);
+        let busy = board.busy();
         let blocks = self.blocks();
-        let mut done = Compacted::default();
         let may_merge = |it: &&BlockName| {
-            !damaged.contains(*it) && (it.level > 0 || are_rules_known(&it.tenant))
+            let is_free = !damaged.contains(*it) && !busy.contains(*it);
+            is_free && (it.level > 0 || are_rules_known(&it.tenant))
         };
-        let blocks = blocks.iter().filter(may_merge);
-        for merge in plan::merges(blocks, self.settings.grid, low, now) {
-            match self.merge(&merge, now) {
+        let due = plan::merges(blocks.iter().filter(may_merge), self.settings.grid, low, now);
+        board.plan(due, now);
+        drop(board);
+        let mut done = Compacted::default();
+        while let Some((made, replaced)) = self.merge_next(now) {
+            match made {
                 Ok(()) => {
                     done.made += 1;
-                    done.replaced += merge.sources.len();
+                    done.replaced += replaced;
                 }
                 // One that cannot be read does not keep the others from being merged.
                 Err(error) => first = first.or(Some(error)),
             }
         }
         first.map_or(Ok(done), Err)
-    }
-
-    fn merge(&self, merge: &Merge, now: Timestamp) -> Result<(), Error> {
-        let Some(first) = merge.sources.first() else { return Ok(()) };
-        let mut all = Batch::new();
-        for source in &merge.sources {
-            let read = self.fetch(source).and_then(|bytes| {
-                read_into(&bytes, &Selection::all(), &mut all).map_err(|error| error.of(source))
-            });
-            read.inspect_err(|error| {
-                if error.is_damage() {
-                    self.is_damaged(source, error);
-                }
-            })?;
-        }
-        let sources: Vec<Digest> = merge.sources.iter().map(BlockName::id).collect();
-        let Some((header, bytes)) = block::encode_as(&all, &sources)? else { return Ok(()) };
-        let came = merge.sources.iter().map(|source| source.came).max().unwrap_or(first.came);
-        let summed = match merge.level {
-            1 => self.summed(&first.tenant, came, &all)?,
-            _ => None,
-        };
-        drop(all);
-        let (name, numbers) = self.put(&first.tenant, merge.level, came, &header, bytes)?;
-        let change = Change { begin: vec![(name.clone(), numbers)], end: merge.sources.clone() };
-        if let Err(error) = self.catalogue.commit(change, summed, now) {
-            let is_there = match error.is_unknown() {
-                true => self.catalogue.has(&name),
-                false => Ok(false),
-            };
-            match (is_there, &error) {
-                (Ok(true), _) => {}
-                // Whoever has the catalogue does with the file as it likes.
-                (_, catalogue::Error::Taken) => return Err(error.into()),
-                // Otherwise it would be taken in at the next start, when others were merged of the same.
-                (Ok(false), _) => {
-                    self.discard(std::slice::from_ref(&name));
-                    return Err(error.into());
-                }
-                (Err(_), _) => {
-                    self.is_unsure.store(true, Ordering::Relaxed);
-                    return Err(error.into());
-                }
-            }
-        }
-        self.replace(&merge.sources, Some(name), now);
-        Ok(())
-    }
-
-    /// What samples of one cell are by the rules of their tenant.
-    fn summed(
-        &self,
-        tenant: &Tenant,
-        came: Timestamp,
-        samples: &Batch,
-    ) -> Result<Option<Summed>, Error> {
-        let Some(export) = &self.settings.export else { return Ok(None) };
-        let cell_ms = self.settings.grid.cell_of(came);
-        let book = self.catalogue.rules(tenant)?;
-        let rules = book.at(cell_ms);
-        if rules.is_empty() {
-            return Ok(None);
-        }
-        let bounds = bounds(export.limits, &self.catalogue.known(tenant)?);
-        let sums = rules::sums(rules, &export.prefix, samples, &bounds);
-        Ok(Some(Summed { tenant: tenant.clone(), cell_ms, sums, bounds }))
     }
 
     /// Closes the cells of all tenants that are complete: what came in them is counted, and nothing comes in them any more.
@@ -180,15 +117,6 @@ impl Lake {
         first.map_or(Ok(made), Err)
     }
 
-    /// Has a block take the place of others in memory, as the catalogue has it.
-    fn replace(&self, others: &[BlockName], by: Option<BlockName>, now: Timestamp) {
-        let mut blocks = lock(&self.blocks);
-        let leaving: Vec<_> = others.iter().filter_map(|it| blocks.take(it)).collect();
-        blocks.extend(by.map(Arc::new));
-        lock(&self.damaged).retain(|name| !leaving.iter().any(|left| **left == *name));
-        lock(&self.leaving).extend(leaving.into_iter().map(|name| (name, now)));
-    }
-
     /// Learns what the catalogue did, removes files that are not needed, and has the catalogue forget them.
     fn tidy(&self, now: Timestamp) -> Result<(), Error> {
         let learned = self.learn(now);
@@ -200,6 +128,7 @@ impl Lake {
         if !self.is_unsure.load(Ordering::Relaxed) {
             return Ok(());
         }
+        let _only = lock(&self.changing);
         let known = self.catalogue.blocks()?;
         let has_ended = |name: &BlockName| matches!(known.get(name), Some(Some(_)));
         let ended: Vec<BlockName> = self.blocks().into_iter().filter(has_ended).collect();
@@ -229,12 +158,7 @@ impl Lake {
         let oldest = leaving.front().map_or(now, |(_, ended)| *ended);
         let waiting = leaving.iter().map(|(name, _)| name.to_string()).collect();
         drop(leaving);
-        let orphans = std::mem::take(&mut *lock(&self.orphans));
-        let blocks = self.blocks();
-        // A merge that was made again has the same name.
-        let orphans: Vec<BlockName> =
-            orphans.into_iter().filter(|name| blocks.binary_search(name).is_err()).collect();
-        self.discard(&orphans);
+        self.discard_orphans();
         let mut forgot = lock(&self.forgot);
         if forgot.is_none_or(|before| now.since(before) >= FORGET_EVERY) {
             let ago = |ns: i64| Timestamp::from_nanos(now.nanos().saturating_sub(ns));
@@ -244,6 +168,23 @@ impl Lake {
             *forgot = Some(now);
         }
         Ok(removed?)
+    }
+
+    /// Removes files of blocks that never were, unless somebody is making one of that name at this moment.
+    fn discard_orphans(&self) {
+        let _only = lock(&self.changing);
+        if !lock(&self.board).is_idle() {
+            return;
+        }
+        let mut orphans = std::mem::take(&mut *lock(&self.orphans));
+        // A merge that was made again has the same name.
+        let blocks = lock(&self.blocks);
+        orphans.retain(|name| !blocks.contains(name));
+        drop(blocks);
+        let leaving = lock(&self.leaving);
+        orphans.retain(|name| !leaving.iter().any(|(left, _)| **left == *name));
+        drop(leaving);
+        self.discard(&Vec::from_iter(orphans));
     }
 
     /// Deletes what is not kept; says which blocks. What was not counted yet is kept until it is.
@@ -256,8 +197,12 @@ impl Lake {
         self.tidy(now)?;
         let mut expired = plan::expired(&self.blocks(), keep, now);
         let damaged = lock(&self.damaged).clone();
+        let busy = lock(&self.board).busy();
         expired.retain(|block| block.level > 0 || damaged.contains(block));
+        // A worker has it for a short while only.
+        expired.retain(|block| !busy.contains(block));
         if !expired.is_empty() {
+            let _only = lock(&self.changing);
             let change = Change { begin: Vec::new(), end: expired.clone() };
             self.catalogue.commit(change, None, now).inspect_err(|error| {
                 self.is_unsure.fetch_or(error.is_unknown(), Ordering::Relaxed);

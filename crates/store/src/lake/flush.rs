@@ -10,10 +10,9 @@ use objects::Sync;
 
 use super::name::{BlockName, Tenant};
 use super::pending::{Pending, Ticket};
-use super::{Lake, lock};
-use crate::block::{self, Header};
+use super::{Lake, job, lock};
+use crate::block;
 use crate::catalogue::Change;
-use crate::content::Digest;
 use crate::error::Error;
 
 /// How often a commit whose answer was lost is asked for again at once.
@@ -89,32 +88,13 @@ impl Lake {
         came: Timestamp,
     ) -> Result<Option<(BlockName, Numbers)>, Error> {
         let Some((header, bytes)) = block::encode_as(&pending.batch, &[])? else { return Ok(None) };
-        self.put(tenant, 0, came, &header, bytes).map(Some)
-    }
-
-    pub(super) fn put(
-        &self,
-        tenant: &Tenant,
-        level: u8,
-        came: Timestamp,
-        header: &Header,
-        bytes: Vec<u8>,
-    ) -> Result<(BlockName, Numbers), Error> {
-        let name = BlockName {
-            tenant: tenant.clone(),
-            begin: Timestamp::from_nanos(header.begin_unix_ns),
-            end: Timestamp::from_nanos(header.end_unix_ns),
-            came,
-            level,
-            bytes: bytes.len() as u64,
-            digest: Digest::of(&bytes),
-        };
+        let name = job::name(tenant, 0, came, &header, &bytes);
         let numbers = Numbers::read(&bytes).map_err(crate::catalogue::Error::from)?;
         // Whoever put the same name put the same bytes.
         let created = self.store.create(&name.to_string(), bytes, Sync::AtOnce);
         // It may be there although the answer was no.
         created.inspect_err(|_| self.is_orphan(&name))?;
-        Ok((name, numbers))
+        Ok(Some((name, numbers)))
     }
 
     /// Commits blocks that are written.
@@ -189,7 +169,7 @@ impl Lake {
     }
 
     /// The file of a block that never was is to be removed later.
-    fn is_orphan(&self, name: &BlockName) {
+    pub(super) fn is_orphan(&self, name: &BlockName) {
         let mut orphans = lock(&self.orphans);
         if orphans.len() < MAX_ORPHANS {
             orphans.insert(name.clone());

@@ -11,10 +11,13 @@
 //!
 //! One process at a time writes: a folder is locked, and a catalogue takes the commits of whoever opened it last.
 
+mod board;
 mod cache;
 mod clock;
 mod compaction;
 mod flush;
+mod job;
+mod merge;
 pub mod name;
 mod pending;
 pub mod plan;
@@ -32,17 +35,20 @@ use model::{Nanos, Timestamp};
 use objects::{Io, Store};
 use rules::SeriesLimits;
 
+use self::board::Board;
+pub use self::board::{LEASE, NoToken, Tally, Token};
 use self::cache::Cache;
 use self::clock::Clock;
 pub use self::compaction::{Compacted, ENDED_STAY};
 use self::flush::Unsettled;
+pub use self::job::{Counting, Done, Job};
+pub use self::merge::Refusal;
 use self::name::{BlockName, Tenant};
 use self::pending::Incoming;
 pub use self::pending::Ticket;
 use crate::block::{Selection, read_into, series_into};
 use crate::catalogue::{self, Catalogue};
 use crate::cells::Grid;
-use crate::content::Digest;
 use crate::error::Error;
 
 /// A block is no longer than this: a merge's bound, and what one flush may have.
@@ -117,8 +123,11 @@ pub struct Lake {
     cache: Mutex<Cache>,
     /// Whoever writes what waits.
     flushing: Mutex<()>,
-    /// Whoever writes blocks in place of others.
+    /// Whoever looks at all blocks to merge or delete some.
     compacting: Mutex<()>,
+    /// Whoever has blocks take the place of others, in the catalogue and in memory.
+    changing: Mutex<()>,
+    board: Mutex<Board>,
     settings: Settings,
 }
 
@@ -132,6 +141,7 @@ impl Lake {
         let store = Store::open(url, io)?;
         let lock = store.lock()?;
         let catalogue = Catalogue::open(&catalogue_url(&store, &settings)?, &data(&store), now)?;
+        let board = Mutex::new(Board::new(catalogue.epoch()));
         let lake = Self {
             store,
             _lock: lock,
@@ -148,6 +158,8 @@ impl Lake {
             cache: Mutex::new(Cache::new(CACHE_BYTES)),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
+            changing: Mutex::new(()),
+            board,
             settings,
         };
         lake.reconcile(now)?;
@@ -234,12 +246,7 @@ impl Lake {
 
     /// The same past what is kept in memory for questions.
     fn fetch(&self, name: &BlockName) -> Result<Bytes, Error> {
-        let found = self.store.get(&name.to_string(), MAX_BLOCK_BYTES)?;
-        let bytes = found.ok_or_else(|| Error::Gone { name: Box::new(name.clone()) })?;
-        if bytes.len() as u64 != name.bytes || Digest::of(&bytes) != name.digest {
-            return Err(Error::Changed { name: Box::new(name.clone()) });
-        }
-        Ok(Bytes::from(bytes))
+        job::fetch(&self.store, name)
     }
 }
 

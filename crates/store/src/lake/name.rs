@@ -10,6 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use model::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::content::Digest;
 use crate::error::Error;
@@ -45,7 +46,8 @@ impl Tenant {
 }
 
 /// A block's name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct BlockName {
     /// Whose samples are in it.
     pub tenant: Tenant,
@@ -80,8 +82,23 @@ impl fmt::Display for BlockName {
     }
 }
 
+impl From<BlockName> for String {
+    fn from(name: BlockName) -> Self {
+        name.to_string()
+    }
+}
+
+impl TryFrom<String> for BlockName {
+    type Error = NoBlockName;
+
+    fn try_from(text: String) -> Result<Self, NoBlockName> {
+        text.parse()
+    }
+}
+
 /// Text that is no block's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no block's name")]
 pub struct NoBlockName;
 
 impl FromStr for BlockName {

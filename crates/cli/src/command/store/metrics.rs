@@ -45,6 +45,20 @@ const DAMAGED: Metric = (
     "gauge",
     "Blocks that cannot be read: neither merged nor counted.",
 );
+const JOBS: Metric =
+    ("throughline_compaction_jobs", "gauge", "Merges that are due, by whether somebody does them.");
+const OLDEST_JOB: Metric =
+    ("throughline_compaction_oldest_job_seconds", "gauge", "How long ago the first of them came.");
+const DONE_JOBS: Metric = (
+    "throughline_compaction_done_jobs_total",
+    "counter",
+    "Merges that were done, by this process (store) and by others (worker).",
+);
+const UNDONE_JOBS: Metric = (
+    "throughline_compaction_undone_jobs_total",
+    "counter",
+    "Merges that were begun in vain, by why: the lease ended, the result was refused, it could not be done.",
+);
 const CLOSED: Metric = (
     "throughline_export_closed_timestamp_seconds",
     "gauge",
@@ -106,6 +120,19 @@ pub(super) fn text(lake: &Lake, exports: &Exports, now: Timestamp) -> anyhow::Re
         all.add(BYTES, &labels, bytes as f64);
     }
     all.add(DAMAGED, &[], lake.damaged().len() as f64);
+    let tally = lake.tally();
+    for (state, count) in [("waiting", tally.waiting), ("leased", tally.leased)] {
+        all.add(JOBS, &[("state", state)], count as f64);
+    }
+    let oldest = tally.oldest.map_or(0, |oldest| now.since(oldest).get());
+    all.add(OLDEST_JOB, &[], oldest as f64 / 1e9);
+    for (by, count) in [("store", tally.by_owner), ("worker", tally.by_workers)] {
+        all.add(DONE_JOBS, &[("by", by)], count as f64);
+    }
+    let undone = [("ended", tally.ended), ("refused", tally.refused), ("failed", tally.failed)];
+    for (reason, count) in undone {
+        all.add(UNDONE_JOBS, &[("reason", reason)], count as f64);
+    }
     let now_ms = now.nanos() / 1_000_000;
     let mut heads = BTreeMap::new();
     for (tenant, url, status) in exports.status() {

@@ -5,6 +5,7 @@ mod metrics;
 mod receivers;
 mod service;
 
+use std::future::pending;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,11 +14,13 @@ use std::time::Duration;
 use anyhow::Context;
 use export::Prefix;
 use rules::Config;
+use server::profiles::work::serve_workers;
 use store::cells::Grid;
 use store::lake::plan::Keep;
 use tokio::net::TcpListener;
 
-pub(crate) use self::service::{Options, Service};
+use self::service::now;
+pub(crate) use self::service::{Options, Service, Trouble};
 use crate::command::profile::allow_files;
 use crate::command::relay::PeerArgs;
 use crate::log;
@@ -54,6 +57,9 @@ pub(crate) struct Args {
     listen: SocketAddr,
     #[command(flatten)]
     peers: PeerArgs,
+    /// Give merges to `throughline compact` at this address, where whoever may connect can change what is stored
+    #[arg(long, value_name = "ADDR")]
+    workers: Option<SocketAddr>,
     /// Tell tenants apart by the field X-Scope-OrgID of requests; those without it are refused
     #[arg(long)]
     tenants: bool,
@@ -121,8 +127,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
         .build()
         .context("cannot start the runtime")?;
     let profiles = service.profiles();
+    let workers_peers = args.workers.map(|address| args.peers.of_page(address)).transpose()?;
     let served = runtime.block_on(async {
         let mut stop = Stop::listen()?;
+        if let (Some(address), Some(peers)) = (args.workers, workers_peers) {
+            let listener = TcpListener::bind(address).await;
+            let listener =
+                listener.with_context(|| format!("cannot listen at {address} (--workers)"))?;
+            let address = listener.local_addr().context("no address")?;
+            writeln!(io::stdout().lock(), "workers at http://{address}")?;
+            let admits = move |from, to| peers.allow(from, to);
+            // It ends with the runtime: a worker whose request is cut off asks again.
+            let jobs = serve_workers(listener, service.lake(), now, admits, pending());
+            tokio::spawn(jobs);
+        }
         let listener = TcpListener::bind(args.listen).await;
         let listener = listener.with_context(|| format!("cannot listen at {}", args.listen))?;
         let address = listener.local_addr().context("no address")?;

@@ -74,6 +74,7 @@ impl Options {
 /// A store at work. It ends with [`Self::finish`].
 pub(crate) struct Service {
     profiles: Profiles,
+    lake: Arc<Lake>,
     keeper: Keeper,
 }
 
@@ -114,13 +115,19 @@ impl Service {
         let exports =
             Exports::new(Arc::clone(&lake), options.receivers, are_tenants_told, options.rules);
         let look = LOOK.min(Duration::from_millis(options.grid.cell_ms().unsigned_abs()));
-        let keeper = Keeper::start(lake, exports, told, options.flush, look, options.keep);
-        Ok(Self { profiles, keeper })
+        let keeper =
+            Keeper::start(Arc::clone(&lake), exports, told, options.flush, look, options.keep);
+        Ok(Self { profiles, lake, keeper })
     }
 
     /// What clients reach.
     pub(crate) fn profiles(&self) -> Profiles {
         self.profiles.clone()
+    }
+
+    /// The blocks.
+    pub(super) fn lake(&self) -> Arc<Lake> {
+        Arc::clone(&self.lake)
     }
 
     /// Writes what waits, and ends.
@@ -200,18 +207,18 @@ impl Keeper {
     }
 }
 
-/// What does not go well is said once, until it does again.
-struct Trouble {
+/// What does not go well is said once, until it does.
+pub(crate) struct Trouble {
     what: &'static str,
     is_said: bool,
 }
 
 impl Trouble {
-    const fn of(what: &'static str) -> Self {
+    pub(crate) const fn of(what: &'static str) -> Self {
         Self { what, is_said: false }
     }
 
-    fn tell(&mut self, outcome: anyhow::Result<()>) {
+    pub(crate) fn tell(&mut self, outcome: anyhow::Result<()>) {
         match outcome {
             Ok(()) => self.is_said = false,
             Err(error) if !std::mem::replace(&mut self.is_said, true) => {

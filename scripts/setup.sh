@@ -158,6 +158,32 @@ setup_duckdb() {
 	esac
 }
 
+# A Prometheus that takes remote write 2.0, which Debian 12's does not: the next Debian's, unpacked in the build folder and not
+# installed. Where it is not to be had its tests say that they are skipped.
+setup_prometheus() {
+	local peer log debian=https://deb.debian.org/debian
+	[ -z "${THROUGHLINE_PROMETHEUS:-}" ] || return 0
+	peer=$(target_dir)/prometheus-peer
+	if [ ! -x "$peer/usr/bin/prometheus" ]; then
+		say "Prometheus: fetching one that takes remote write 2.0"
+		log=$(mktemp -t throughline-prometheus.XXXXXX)
+		mkdir -p "$peer"
+		if ! {
+			curl -fsS --retry 2 --max-time 120 "$debian/dists/sid/main/binary-$(dpkg --print-architecture)/Packages.xz" | xz -dc |
+				sed -n '/^Package: prometheus$/,/^$/p' >"$peer/stanza" &&
+				curl -fsS --retry 2 --max-time 300 -o "$peer/prometheus.deb" "$debian/$(sed -n 's/^Filename: //p' "$peer/stanza")" &&
+				printf '%s  %s\n' "$(sed -n 's/^SHA256: //p' "$peer/stanza")" "$peer/prometheus.deb" | sha256sum --check &&
+				dpkg-deb -x "$peer/prometheus.deb" "$peer" && rm "$peer/prometheus.deb"
+		} >"$log" 2>&1; then
+			say "Prometheus: not to be had, so the tests of remote write 2.0 are skipped ($log)"
+			return 0
+		fi
+		rm -f "$log"
+	fi
+	THROUGHLINE_PROMETHEUS=$(cd "$peer/usr/bin" && pwd)/prometheus
+	export THROUGHLINE_PROMETHEUS
+}
+
 # A collector of profiles by people who are not us: OpenTelemetry's messages and gRPC for Python, from PyPI. Where they are not
 # to be had those tests say that they are skipped.
 setup_otlp() {

@@ -34,6 +34,8 @@ const DELTA: &str =
 const RULES: &str = "[[rule]]\nprofile_type = \"process_cpu:cpu:nanoseconds:cpu:nanoseconds\"\nfunctions = { prefix = \"f\" }\n";
 /// Nanoseconds of one sample of folded stacks: 100 Hz.
 const SAMPLE_NS: u64 = 10_000_000;
+/// As a receiver of 2.0 says it; to one who speaks 1.0 the field says nothing.
+const NONE_WRITTEN: &str = "400 Bad Request\r\nX-Prometheus-Remote-Write-Samples-Written: 0";
 /// A request that is longer has more than one series.
 const SEVERAL_SERIES_BYTES: usize = 1_000;
 
@@ -46,6 +48,8 @@ pub struct Trial {
     pub arguments: Vec<String>,
     /// How many workers merge blocks.
     pub workers: usize,
+    /// Whether it is by remote write 2.0, to a Prometheus that takes it.
+    pub is_newest: bool,
     /// How often anything is killed.
     pub kills: u64,
     /// Decides about everything but time.
@@ -61,8 +65,8 @@ pub struct Outcome {
     pub by_workers: u64,
     /// Pushes that were acknowledged, and how often one was sent.
     pub pushes: [u64; 2],
-    /// Requests that the proxy had, and those that it did not treat as a receiver should.
-    pub requests: [u64; 2],
+    /// Requests that the proxy had, those that it did not treat as a receiver should, and those by remote write 2.0.
+    pub requests: [u64; 3],
     /// What the client pushed of each function, in nanoseconds.
     pub pushed: BTreeMap<String, u64>,
     /// What the store says of each.
@@ -79,20 +83,24 @@ impl Outcome {
     }
 }
 
-/// Tries it in a folder; `None`, said, when Prometheus is not installed.
+/// Tries it in a folder; `None`, said, when there is no such Prometheus.
 ///
 /// # Panics
 /// When the store does not come up again, or Prometheus does not.
 #[must_use]
 pub fn run(trial: &Trial, folder: &Path, mut progress: impl FnMut(u64)) -> Option<Outcome> {
-    let mut prometheus = Prometheus::start()?;
+    let mut prometheus = match trial.is_newest {
+        true => Prometheus::start_newest()?,
+        false => Prometheus::start()?,
+    };
     let mut dice = Rng::with_seed(trial.seed);
     let proxy = Proxy::start(&prometheus, dice.fork());
     let rules = folder.join("rules.toml");
     fs::write(&rules, RULES).expect("a file");
     let receivers = folder.join("receivers.toml");
     let url = format!("http://127.0.0.1:{}/api/v1/write", proxy.port);
-    let text = format!("[[receiver]]\nurl = \"{url}\"\ntimeout = \"2s\"\n");
+    // The one that Debian 12 has does not take the second, which is found out.
+    let text = format!("[[receiver]]\nurl = \"{url}\"\ntimeout = \"2s\"\nversion = \"2.0\"\n");
     fs::write(&receivers, text).expect("a file");
     let mut store =
         Store { trial, folder, port: free_port(), workers_port: free_port(), running: None };
@@ -349,8 +357,8 @@ struct Proxy {
     port: u16,
     is_honest: Arc<AtomicBool>,
     is_over: Arc<AtomicBool>,
-    /// All requests, and those that were not treated well.
-    requests: Arc<[AtomicU64; 2]>,
+    /// All requests, those that were not treated well, and those by remote write 2.0.
+    requests: Arc<[AtomicU64; 3]>,
     thread: JoinHandle<()>,
 }
 
@@ -379,7 +387,7 @@ impl Fate {
             8..=10 => Self::Unheard,
             11 => Self::Late,
             // Alone, a series would be given up after that.
-            12..=13 if bytes > SEVERAL_SERIES_BYTES => Self::Refused("400 Bad Request"),
+            12..=13 if bytes > SEVERAL_SERIES_BYTES => Self::Refused(NONE_WRITTEN),
             _ => Self::Passed,
         }
     }
@@ -391,7 +399,7 @@ impl Proxy {
         let port = listener.local_addr().expect("a port").port();
         let to = prometheus.port();
         let (is_honest, is_over) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-        let requests = Arc::<[AtomicU64; 2]>::default();
+        let requests = Arc::<[AtomicU64; 3]>::default();
         let dice = Arc::new(Mutex::new(dice));
         let shared = (Arc::clone(&is_honest), Arc::clone(&is_over), Arc::clone(&requests));
         let thread = thread::spawn(move || {
@@ -411,11 +419,11 @@ impl Proxy {
         Self { port, is_honest, is_over, requests, thread }
     }
 
-    fn stop(self) -> [u64; 2] {
+    fn stop(self) -> [u64; 3] {
         self.is_over.store(true, Ordering::Relaxed);
         drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
         drop(self.thread.join());
-        [0, 1].map(|at: usize| self.requests.get(at).map_or(0, |it| it.load(Ordering::Relaxed)))
+        [0, 1, 2].map(|at: usize| self.requests.get(at).map_or(0, |it| it.load(Ordering::Relaxed)))
     }
 }
 
@@ -423,7 +431,7 @@ fn answer(
     mut socket: TcpStream,
     to: u16,
     is_honest: &AtomicBool,
-    requests: &[AtomicU64; 2],
+    requests: &[AtomicU64; 3],
     dice: &Mutex<Rng>,
 ) -> io::Result<()> {
     socket.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -432,7 +440,10 @@ fn answer(
         true => Fate::Passed,
         false => Fate::of(&mut dice.lock().unwrap_or_else(PoisonError::into_inner), request.len()),
     };
-    let [all, ill] = requests;
+    let [all, ill, newer] = requests;
+    let head = request.get(..request.len().min(4_096)).unwrap_or_default();
+    let is_newer = String::from_utf8_lossy(head).contains("io.prometheus.write.v2.Request");
+    newer.fetch_add(is_newer.into(), Ordering::Relaxed);
     all.fetch_add(1, Ordering::Relaxed);
     ill.fetch_add(u64::from(fate != Fate::Passed), Ordering::Relaxed);
     let pass = || {

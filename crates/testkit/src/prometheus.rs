@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -13,6 +14,7 @@ use crate::{Running, is_installed, skip, wait_for};
 /// The server, with its data in a folder of its own.
 #[derive(Debug)]
 pub struct Prometheus {
+    program: PathBuf,
     process: Option<Running>,
     folder: tempfile::TempDir,
     port: u16,
@@ -29,14 +31,31 @@ impl Prometheus {
             skip("prometheus is not installed");
             return None;
         }
+        Some(Self::of("prometheus".into()))
+    }
+
+    /// The same of one that takes remote write 2.0: what `THROUGHLINE_PROMETHEUS` names; `None`, said, when there is none.
+    ///
+    /// # Panics
+    /// When there is, and does not come up.
+    #[must_use]
+    pub fn start_newest() -> Option<Self> {
+        let Some(program) = std::env::var_os("THROUGHLINE_PROMETHEUS") else {
+            skip("THROUGHLINE_PROMETHEUS names no Prometheus that takes remote write 2.0");
+            return None;
+        };
+        Some(Self::of(program.into()))
+    }
+
+    fn of(program: PathBuf) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("config.yml"), "global: {}\n").expect("a file");
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = free.local_addr().expect("a port").port();
         drop(free);
-        let mut server = Self { process: None, folder, port };
+        let mut server = Self { program, process: None, folder, port };
         server.resume();
-        Some(server)
+        server
     }
 
     /// Ends it as a crash does.
@@ -50,7 +69,7 @@ impl Prometheus {
     /// When it does not come up.
     pub fn resume(&mut self) {
         let folder = self.folder.path();
-        let mut command = Command::new("prometheus");
+        let mut command = Command::new(&self.program);
         command.arg(format!("--config.file={}", folder.join("config.yml").display()));
         command.arg(format!("--storage.tsdb.path={}", folder.join("data").display()));
         command.arg(format!("--web.listen-address=127.0.0.1:{}", self.port));

@@ -19,6 +19,9 @@ pub(super) struct Args {
     /// How many workers merge blocks
     #[arg(long, default_value_t = 2)]
     workers: usize,
+    /// By remote write 2.0 to the Prometheus that THROUGHLINE_PROMETHEUS names
+    #[arg(long)]
+    newest: bool,
     /// The binary
     #[arg(long, default_value = "target/release/throughline")]
     binary: PathBuf,
@@ -37,13 +40,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<bool> {
         program,
         arguments: arguments.collect(),
         workers: args.workers,
+        is_newest: args.newest,
         kills: args.kills,
         seed: args.seed,
     };
     let bar = indicatif::ProgressBar::new(args.kills);
     let outcome = exporting::run(&trial, folder.path(), |kills| bar.set_position(kills));
     bar.finish_and_clear();
-    let Some(outcome) = outcome else { bail!("prometheus is not installed") };
+    let Some(outcome) = outcome else { bail!("there is no such prometheus") };
     tell(&outcome);
     say(&format!(
         "seed {}: the law {}; {:.0} s",
@@ -56,14 +60,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<bool> {
 
 fn tell(outcome: &Outcome) {
     let Outcome { kills, by_workers, pushes, requests, pushed, stored, exported } = outcome;
-    let ([store, prometheus, worker], [acknowledged, sent], [all, ill]) = (kills, pushes, requests);
+    let ([store, prometheus, worker], [acknowledged, sent], [all, ill, newer]) =
+        (kills, pushes, requests);
     say(&format!(
         "killed: the store {store} times, Prometheus {prometheus} times, a worker {worker} times"
     ));
     say(&format!("merges that workers did for the last store: {by_workers}"));
     say(&format!("pushes: {acknowledged} acknowledged, sent {sent} times"));
     say(&format!(
-        "remote write: {all} requests, {ill} of them refused, unheard, late or lied about"
+        "remote write: {all} requests, {newer} of them by 2.0; {ill} were refused, unheard, late or lied about"
     ));
     for function in pushed.keys().chain(stored.keys()).chain(exported.keys()) {
         let of = [pushed, stored, exported].map(|all| all.get(function).copied());

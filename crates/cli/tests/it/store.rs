@@ -284,11 +284,23 @@ fn profiles_of_the_agent_are_pushed_and_shown() {
 
 #[test]
 fn what_is_exported_reaches_a_real_prometheus_once_whoever_is_killed() {
+    export_is_exact(false);
+}
+
+#[test]
+fn what_is_exported_by_remote_write_2_reaches_a_prometheus_that_takes_it_once() {
+    export_is_exact(true);
+}
+
+fn export_is_exact(is_newest: bool) {
     let folder = tempfile::tempdir().unwrap();
     let program = THROUGHLINE.into();
-    let trial = Trial { program, arguments: Vec::new(), workers: 2, kills: 12, seed: 7 };
+    let trial = Trial { program, arguments: Vec::new(), workers: 2, is_newest, kills: 12, seed: 7 };
     let Some(outcome) = exporting::run(&trial, folder.path(), |_| {}) else { return };
     assert!(outcome.holds(), "{outcome:#?}");
+    let [all, _, newer] = outcome.requests;
+    // The other one is tried with it after each start of the store.
+    assert!(newer > 0 && (newer * 2 > all) == is_newest, "{outcome:?}");
     assert!(outcome.pushes[0] > 10 && outcome.requests[1] > 0, "{outcome:?}");
     assert!(outcome.kills[2] > 0 && outcome.by_workers > 0, "{outcome:?}");
     assert!(outcome.exported.len() > 10, "{outcome:?}");

@@ -12,6 +12,8 @@ const SECOND_NS: i64 = 1_000_000_000;
 const WINDOWS_NS: [i64; 3] = [600 * SECOND_NS, 2 * 3_600 * SECOND_NS, 24 * 3_600 * SECOND_NS];
 /// Blocks of a window may come for so long after its end before it is merged; those that come later are merged with the next level.
 const SETTLES_NS: i64 = 30 * SECOND_NS;
+/// What came is not merged for so long while its cell goes on: a rule that was made just before the cell may not be in the catalogue yet.
+const RULES_SETTLE_NS: i64 = 15 * SECOND_NS;
 /// Blocks of a window that are merged before it is over.
 const MANY: usize = 32;
 /// Blocks are merged to no more than this, compressed: what one merge holds in memory is some tens of times as much.
@@ -50,8 +52,14 @@ pub fn merges<'b>(
     all.sort_unstable();
     let (pushed, mut all): (Vec<_>, Vec<_>) = all.into_iter().partition(|block| block.level == 0);
     let mut merges: Vec<Merge> = Vec::new();
-    for (cell_ms, blocks) in windows(pushed, |block| grid.cell_of(block.came)) {
-        if grid.cell_of(low) > cell_ms || blocks.len() >= MANY {
+    for (cell_ms, mut blocks) in windows(pushed, |block| grid.cell_of(block.came)) {
+        let is_over = grid.cell_of(low) > cell_ms;
+        if !is_over {
+            let is_settled =
+                |came: Timestamp| came.nanos().saturating_add(RULES_SETTLE_NS) <= low.nanos();
+            blocks.retain(|block| is_settled(block.came));
+        }
+        if is_over || blocks.len() >= MANY {
             merges.extend(in_pieces(&blocks, 1, 1));
         }
     }
@@ -185,7 +193,9 @@ mod tests {
         assert_eq!(due(&many, 33).len(), 1);
         many.iter_mut().for_each(|block| block.level = 0);
         many.iter_mut().for_each(|block| block.came = at(0));
-        assert_eq!(due(&many, 1)[0].sources, many);
+        let of_a_minute = |low_s| super::merges(&many, Grid::new(60_000), at(low_s), at(low_s));
+        assert_eq!(of_a_minute(14), [], "a rule of this cell may come");
+        assert_eq!(of_a_minute(15)[0].sources, many);
     }
 
     #[test]

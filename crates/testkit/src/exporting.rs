@@ -7,7 +7,8 @@
 //!                                            workers
 //!                                            kill -9
 //! ```
-//! At the end three must say the same of each function: the client, the store's querier, and Prometheus.
+//! At the end three must say the same of each function: the client, the store's querier, and Prometheus. Meanwhile rules are made and
+//! deleted that count all samples: each of their cells must be what all functions of that cell are together.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,6 +33,8 @@ const DELTA: &str =
     "pyroscope_exported_metrics_functions_process_cpu_cpu_nanoseconds_cpu_nanoseconds";
 /// The rule of the store: each function whose name begins so.
 const RULES: &str = "[[rule]]\nprofile_type = \"process_cpu:cpu:nanoseconds:cpu:nanoseconds\"\nfunctions = { prefix = \"f\" }\n";
+/// What rules for all samples are called, with a number behind.
+const RULE: &str = "profiles_recorded_law";
 /// Nanoseconds of one sample of folded stacks: 100 Hz.
 const SAMPLE_NS: u64 = 10_000_000;
 /// As a receiver of 2.0 says it; to one who speaks 1.0 the field says nothing.
@@ -67,6 +70,10 @@ pub struct Outcome {
     pub pushes: [u64; 2],
     /// Requests that the proxy had, those that it did not treat as a receiver should, and those by remote write 2.0.
     pub requests: [u64; 3],
+    /// Rules that were made meanwhile, and their cells.
+    pub rules: [u64; 2],
+    /// Cells of these that are not what they should be.
+    pub wrong: Vec<String>,
     /// What the client pushed of each function, in nanoseconds.
     pub pushed: BTreeMap<String, u64>,
     /// What the store says of each.
@@ -79,7 +86,7 @@ impl Outcome {
     /// Whether all three say the same.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.pushed == self.stored && self.stored == self.exported
+        self.pushed == self.stored && self.stored == self.exported && self.wrong.is_empty()
     }
 }
 
@@ -108,8 +115,19 @@ pub fn run(trial: &Trial, folder: &Path, mut progress: impl FnMut(u64)) -> Optio
     let mut workers: Vec<Running> = (0..trial.workers).map(|at| store.worker(at)).collect();
     let client = Client::start(store.port, dice.fork());
     let mut outcome = Outcome::default();
+    let mut rule: Option<String> = None;
     for kill in 0..trial.kills {
         thread::park_timeout(Duration::from_millis(dice.u64(100..1_500)));
+        if dice.u8(..3) == 0 {
+            rule = match rule {
+                Some(id) => store.delete_rule(&id).err().map(|_| id),
+                None => {
+                    // One whose answer is lost may be there, and the next has another name.
+                    outcome.rules[0] += 1;
+                    store.make_rule(outcome.rules[0]).ok()
+                }
+            };
+        }
         let at = dice.usize(..trial.workers.max(1));
         let is_a_worker = dice.u8(..3) == 0;
         if let Some(worker) = workers.get_mut(at).filter(|_| is_a_worker) {
@@ -148,6 +166,7 @@ pub fn run(trial: &Trial, folder: &Path, mut progress: impl FnMut(u64)) -> Optio
     // What was taken twice would show by now.
     thread::park_timeout(Duration::from_secs(3));
     outcome.exported = exported(&prometheus);
+    (outcome.rules[1], outcome.wrong) = compared(&prometheus);
     outcome.by_workers = store.by_workers();
     outcome.requests = proxy.stop();
     Some(outcome)
@@ -189,6 +208,48 @@ fn exported(prometheus: &Prometheus) -> BTreeMap<String, u64> {
     series.iter().filter_map(one).collect()
 }
 
+/// How many cells there are of rules for all samples, and which are not what those of the rule for functions add up to.
+fn compared(prometheus: &Prometheus) -> (u64, Vec<String>) {
+    let at_s = i64::try_from(now_ms() / 1_000 + 60).expect("a time");
+    let cells = |query: &str| {
+        let mut all = BTreeMap::<String, BTreeMap<u64, u64>>::new();
+        for series in prometheus.query(query, at_s) {
+            let name = series.pointer("/metric/__name__").and_then(Value::as_str);
+            let cells = all.entry(name.unwrap_or_default().to_owned()).or_default();
+            let values = series.get("values").and_then(Value::as_array);
+            for value in values.into_iter().flatten() {
+                let at = value.get(0).and_then(Value::as_f64).expect("a time");
+                let sum = value.get(1).and_then(Value::as_str).and_then(|it| it.parse().ok());
+                let sum: f64 = sum.expect("a value");
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "whole numbers"
+                )]
+                let (at_ms, sum) = ((at * 1e3).round() as u64, sum as u64);
+                *cells.entry(at_ms).or_default() += sum;
+            }
+        }
+        all
+    };
+    let functions = cells(&format!("{DELTA}[2h]")).into_values().next().unwrap_or_default();
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (name, cells) in cells(&format!("{{__name__=~\"{RULE}[0-9]+\"}}[2h]")) {
+        let (Some((first, _)), Some((last, _))) = (cells.first_key_value(), cells.last_key_value())
+        else {
+            continue;
+        };
+        for (at_ms, of_functions) in functions.range(first..=last) {
+            count += 1;
+            let of_rule = cells.get(at_ms);
+            if of_rule != Some(of_functions) {
+                wrong.push(format!("{name} at {at_ms}: {of_rule:?}, and functions {of_functions}"));
+            }
+        }
+    }
+    (count, wrong)
+}
+
 /// A store that is killed and started again.
 struct Store<'a> {
     trial: &'a Trial,
@@ -207,6 +268,32 @@ impl Store<'_> {
         command.arg("--data").arg(self.folder.join("profiles"));
         let log = self.folder.join(format!("worker-{at}.log"));
         Running::start(command.stdout(Stdio::null()), "worker", &log)
+    }
+
+    /// Has all samples counted from the next cell on; the id of the rule.
+    fn make_rule(&self, number: u64) -> io::Result<String> {
+        let rule = json!({
+            "metricName": format!("{RULE}{number}"),
+            "matchers": [format!("{{service_name=\"shop\", __profile_type__=\"{TYPE}\"}}")],
+        });
+        let made = self.settings("UpsertRecordingRule", &rule)?;
+        let id = made.pointer("/rule/id").and_then(Value::as_str);
+        id.map(str::to_owned).ok_or_else(|| io::Error::other(made.to_string()))
+    }
+
+    fn delete_rule(&self, id: &str) -> io::Result<()> {
+        self.settings("DeleteRecordingRule", &json!({ "id": id })).map(drop)
+    }
+
+    fn settings(&self, method: &str, asked: &Value) -> io::Result<Value> {
+        let path = format!("/settings.v1.RecordingRulesService/{method}");
+        let (status, body) = post(self.port, &path, asked.to_string().as_bytes())?;
+        let text = String::from_utf8_lossy(&body).into_owned();
+        // It may have been done before its answer was lost.
+        if status != 200 && !text.contains("not_found") {
+            return Err(io::Error::other(text));
+        }
+        serde_json::from_str(&text).map_err(io::Error::other)
     }
 
     /// Merges that workers did since it started.

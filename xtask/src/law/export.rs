@@ -59,7 +59,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<bool> {
 }
 
 fn tell(outcome: &Outcome) {
-    let Outcome { kills, by_workers, pushes, requests, pushed, stored, exported } = outcome;
+    let Outcome { kills, by_workers, pushes, requests, rules, wrong, .. } = outcome;
+    let Outcome { pushed, stored, exported, .. } = outcome;
     let ([store, prometheus, worker], [acknowledged, sent], [all, ill, newer]) =
         (kills, pushes, requests);
     say(&format!(
@@ -70,6 +71,9 @@ fn tell(outcome: &Outcome) {
     say(&format!(
         "remote write: {all} requests, {newer} of them by 2.0; {ill} were refused, unheard, late or lied about"
     ));
+    let [made, cells] = rules;
+    say(&format!("rules: {made} made and deleted meanwhile, {cells} cells of them"));
+    wrong.iter().for_each(|wrong| say(wrong));
     for function in pushed.keys().chain(stored.keys()).chain(exported.keys()) {
         let of = [pushed, stored, exported].map(|all| all.get(function).copied());
         if of != [of.first().copied().flatten(); 3] {

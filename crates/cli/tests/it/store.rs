@@ -304,6 +304,7 @@ fn export_is_exact(is_newest: bool) {
     assert!(outcome.pushes[0] > 10 && outcome.requests[1] > 0, "{outcome:?}");
     assert!(outcome.kills[2] > 0 && outcome.by_workers > 0, "{outcome:?}");
     assert!(outcome.exported.len() > 10, "{outcome:?}");
+    assert!(outcome.rules[0] > 0 && outcome.rules[1] > 0, "{outcome:?}");
 }
 
 #[test]

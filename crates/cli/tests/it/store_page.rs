@@ -1,9 +1,12 @@
 //! The page of a store of profiles, in a real browser.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use serde_json::{Value, json};
 use testkit::browser::{Browser, Page};
+use testkit::prometheus::Prometheus;
+use testkit::wait_for;
 
 use crate::store::{Store, now_ms};
 
@@ -258,6 +261,34 @@ fn an_empty_store_says_how_to_push_and_errors_say_what() {
     reader.choose("now-labels", "pod=\"b\"", "change");
     let nothing = reader.wait("document.querySelector('.nothing')?.textContent ?? null");
     assert!(nothing.as_str().unwrap().contains("No samples in this time"), "{nothing}");
+}
+
+#[test]
+fn it_says_how_far_behind_the_receivers_of_metrics_are() {
+    let Some(prometheus) = Prometheus::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    let rule = "[[rule]]\nprofile_type = \"process_cpu:cpu:nanoseconds:cpu:nanoseconds\"\n";
+    fs::write(&rules, rule).unwrap();
+    // The discard service's port, at which nobody is.
+    let (taken, away) = (prometheus.write_url(), "http://127.0.0.1:9/write");
+    let arguments = ["--cell", "1s", "--rules", rules.to_str().unwrap()];
+    let receivers = ["--remote-write", taken.as_str(), "--remote-write", away];
+    let store = Store::start(&folder.path().join("profiles"), &[arguments, receivers].concat());
+    assert_eq!(store.push("shop", &[], "main;serve 5\n").0, 200);
+    wait_for("both receivers' lag", || {
+        let told = store.get("/metrics");
+        let has_sent = told.contains("throughline_export_sent_samples_total{tenant=\"anonymous\",receiver=\"http://127.0.0.1:9/write\"} 0");
+        (has_sent && told.contains("throughline_export_failing{tenant=\"anonymous\",receiver=\"http://127.0.0.1:9/write\"} 1")).then_some(())
+    });
+    let Some(mut reader) = Reader::open(&format!("{}/", store.url)) else { return };
+    reader.wait_for(1, "serve");
+    let lines = "[...document.querySelectorAll('#receivers li')].map((it) => it.innerText).join('\\n') || null";
+    let lines = reader.wait(lines).as_str().unwrap().to_owned();
+    let of = |url: &str| lines.lines().find(|line| line.starts_with(url)).unwrap().to_owned();
+    assert!(of(&taken).contains(" s behind"), "{lines}");
+    assert!(!of(&taken).contains("takes nothing"), "{lines}");
+    assert!(of(away).contains(" samples wait; it takes nothing now"), "{lines}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ async function loadRules() {
   find("rules").hidden = rules === null || !find("empty").hidden;
   for (const make of document.querySelectorAll("#functions .make")) make.hidden = rules === null;
   if (rules) drawRules();
+  await loadReceivers();
 }
 
 function drawRules() {
@@ -39,6 +40,29 @@ function drawRules() {
       el("td", {}, actions));
   });
   find("rule-table").tBodies[0].replaceChildren(...(rows.length ? rows : [el("tr", {}, el("td", { class: "path", colspan: head.length }, "none yet"))]));
+}
+
+// Who gets the metrics, and how far behind each is: what the store says of itself as metrics.
+async function loadReceivers() {
+  const response = await fetch("metrics");
+  const text = response.ok ? await response.text() : "";
+  const receivers = new Map();
+  for (const [, name, labels, value] of text.matchAll(/^throughline_export_(\w+)\{(.*)\} (\S+)$/gm)) {
+    const of = {};
+    for (const [, label, said] of labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)) of[label] = said.replace(/\\(.)/g, (_, it) => it === "n" ? "\n" : it);
+    if (!of.receiver || of.tenant !== (asked.tenant || "anonymous")) continue;
+    if (!receivers.has(of.receiver)) receivers.set(of.receiver, { lost: 0 });
+    const known = receivers.get(of.receiver);
+    if (name === "lost_samples_total") known.lost += Number(value);
+    else known[name] = Number(value);
+  }
+  const lines = [...receivers].map(([url, it]) => {
+    const more = [[it.waiting_samples, "samples wait"], [it.parked_series, "series are refused"], [it.lost, "samples are lost"]];
+    const told = more.filter(([count]) => count > 0).map(([count, what]) => `, ${count.toLocaleString("en")} ${what}`).join("");
+    return el("li", it.failing ? { class: "warn" } : {}, `${nameText(url)}: ${Math.max(0, it.lag_seconds).toFixed(0)} s behind${told}${it.failing ? "; it takes nothing now" : ""}`);
+  });
+  find("receivers").replaceChildren(...lines);
+  find("receivers").hidden = !lines.length;
 }
 
 function deleteButton(rule) {

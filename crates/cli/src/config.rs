@@ -92,16 +92,22 @@ fn options(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_arguments().filter(is_for_files)
 }
 
-fn read(path: &Path, command: &Command) -> anyhow::Result<Vec<Setting>> {
+/// A file's text, which has so many bytes at most.
+pub(crate) fn read_text(path: &Path, most: u64) -> anyhow::Result<String> {
     let file = || -> std::io::Result<String> {
         let mut text = String::new();
-        File::open(path)?.take(MAX_LEN + 1).read_to_string(&mut text)?;
+        File::open(path)?.take(most + 1).read_to_string(&mut text)?;
         Ok(text)
     };
     let text = file().with_context(|| format!("cannot read {}", path.display()))?;
-    if text.len() as u64 > MAX_LEN {
-        bail!("{} is longer than {MAX_LEN} bytes", path.display());
+    if text.len() as u64 > most {
+        bail!("{} is longer than {most} bytes", path.display());
     }
+    Ok(text)
+}
+
+fn read(path: &Path, command: &Command) -> anyhow::Result<Vec<Setting>> {
+    let text = read_text(path, MAX_LEN)?;
     settings(&text, command).map_err(|(line, why)| at(path, line, &why))
 }
 

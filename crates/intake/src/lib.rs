@@ -43,10 +43,12 @@ mod pprof;
 mod push;
 mod rate;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use model::Timestamp;
 use model::samples::Batch;
+use wire::proto::{DecodeError, Wrong};
 
 pub use error::{Error, ErrorKind};
 pub use ingest::{Ingest, Query, ingest, time};
@@ -65,6 +67,8 @@ pub struct Taken {
     pub profiles: Vec<Result<Accepted, Refused>>,
     /// Samples that were lost before, by class, as an agent's packet says.
     pub lost: Vec<(String, u64)>,
+    /// Bytes of the request, unpacked, and as sent where they cannot be unpacked.
+    pub bytes: usize,
 }
 
 /// A profile that was taken, perhaps as one without any sample.
@@ -93,6 +97,22 @@ pub struct LeftOut {
     pub long_texts: u64,
     /// References of a recording to stacks, methods and names that it does not have.
     pub missing: u64,
+}
+
+impl LeftOut {
+    /// Each count with its name.
+    #[must_use]
+    pub const fn by_reason(&self) -> [(&'static str, u64); 6] {
+        let Self { zeros, negatives, deep_stacks, lines, long_texts, missing } = *self;
+        [
+            ("zero_value", zeros),
+            ("negative_value", negatives),
+            ("deep_stack", deep_stacks),
+            ("line_without_value", lines),
+            ("long_text", long_texts),
+            ("missing_reference", missing),
+        ]
+    }
 }
 
 /// A profile that was refused.
@@ -131,9 +151,25 @@ struct Request<'l> {
 }
 
 impl<'l> Request<'l> {
-    fn new(limits: &'l Limits, received: Timestamp) -> Self {
+    /// With the bytes of its body, as they came.
+    fn new(body: &[u8], limits: &'l Limits, received: Timestamp) -> Self {
         let budget = limits::Budget::of(limits);
-        Self { limits, received, budget, taken: Taken::default() }
+        let taken = Taken { bytes: body.len(), ..Taken::default() };
+        Self { limits, received, budget, taken }
+    }
+
+    /// Bytes that may be in gzip, `most` of them at most, which are counted as they are then.
+    fn ungzip<'b>(&mut self, bytes: &'b [u8], most: usize) -> Result<Cow<'b, [u8]>, Error> {
+        let plain = wire::proto::ungzip(bytes, most);
+        let is_too_much = |error: &DecodeError| matches!(error.wrong, Wrong::TooMany { .. });
+        let len = match &plain {
+            Ok(plain) => plain.len(),
+            // It was unpacked up to there.
+            Err(error) if is_too_much(error) => most,
+            Err(_) => 0,
+        };
+        self.taken.bytes += len.saturating_sub(bytes.len());
+        Ok(plain?)
     }
 
     /// Says what came of a profile.

@@ -7,7 +7,7 @@
 //! Source: `api/push/v1/push.proto` of grafana/pyroscope.
 
 use model::Timestamp;
-use wire::proto::{Reader, ungzip};
+use wire::proto::Reader;
 
 use crate::error::Error;
 use crate::id::{digest, uuid};
@@ -42,8 +42,8 @@ pub fn push(
     limits: &Limits,
     received: Timestamp,
 ) -> Result<Taken, Error> {
-    let mut request = Request::new(limits, received);
-    let plain = ungzip(body, limits.body_bytes)?;
+    let mut request = Request::new(body, limits, received);
+    let plain = request.ungzip(body, limits.body_bytes)?;
     let bytes = match encoding {
         Encoding::Protobuf => plain,
         Encoding::Json => json::encode(&plain, &REQUEST, limits)?.into(),

@@ -210,6 +210,88 @@ fn a_push_that_comes_again_counts_once_and_tenants_see_their_own() {
     assert_eq!(store.post(&path, &three, b"main;work 7\n").0, 200);
 }
 
+/// Two tenants of one store, of which a file gives one less than the other.
+#[test]
+fn tenants_have_limits_and_keep_what_their_own_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = folder.path().join("limits.toml");
+    let text = "[default]\nlabels = 6\nstack_depth = 3\n\
+                [tenant.small]\nbody = \"4kB\"\nrate = \"1B\"\nburst = \"8kB\"\nstack_depth = 2\ntake_for = \"1m\"\nkeep_for = \"1s\"\n";
+    fs::write(&limits, text).unwrap();
+    let limits = limits.to_str().unwrap();
+    let arguments = ["--tenants", "--limits", limits, "--rate", "64MiB", "--cell", "1s"];
+    let store = Store::start(&folder.path().join("profiles"), &arguments);
+    let (small, large) = (["X-Scope-OrgID: small"], ["X-Scope-OrgID: large"]);
+    let ago = |seconds: u128| (now_ms() - seconds * 1_000).to_string();
+    let push = |name: &str, tenant: &[&str], from: &str, body: &str| {
+        let path = format!("/ingest?name={name}&from={from}&until={from}");
+        store.post(&path, tenant, body.as_bytes())
+    };
+    for tenant in [&small, &large] {
+        assert_eq!(push("shop.cpu", tenant, &ago(5), "main;serve;decode;read 10\n").0, 200);
+        let many: String = (0..7).map(|n| format!("%2Cl{n}%3D1")).collect();
+        let (status, said) =
+            push(&format!("shop.cpu%7Ba%3D1{many}%7D"), tenant, &ago(5), "main 1\n");
+        assert!(status == 422 && said.contains("6 are taken"), "{status} {said}");
+    }
+    // Each of both by its own bounds, first the time and then the length.
+    let (status, said) = push("shop.cpu", &small, &ago(120), "main 1\n");
+    assert!(status == 422 && said.contains("60 s are taken"), "{status} {said}");
+    assert_eq!(push("shop.cpu", &large, &ago(120), "main 1\n").0, 200);
+    let long = format!("main;{} 1\n", "x".repeat(5_000));
+    let (status, said) = push("shop.cpu", &small, &ago(5), &long);
+    assert!(status == 413 && said.contains("bytes"), "{status} {said}");
+    assert_eq!(push("shop.cpu", &large, &ago(5), &long).0, 200);
+    // What is left of the burst, and one second's byte.
+    let fits = format!("main;{} 1\n", "x".repeat(3_900));
+    let statuses: Vec<u16> =
+        (0..4).map(|n| push(&format!("s{n}.cpu"), &small, &ago(5), &fits).0).collect();
+    assert_eq!((statuses[0], statuses[3]), (200, 429), "{statuses:?}");
+    assert_eq!(push("shop.cpu", &large, &ago(4), &fits).0, 200);
+
+    let of = |tenant: &str| -> Value {
+        let fields = ["Content-Type: application/json", tenant];
+        let path = "/querier.v1.QuerierService/SelectMergeStacktraces";
+        let (status, body) = store.post(path, &fields, asked("shop").to_string().as_bytes());
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    };
+    // What the smaller one pushed is deleted as soon as it is merged; the other's stays, with stacks of its depth.
+    let is_gone = || of(small[0])["flamegraph"]["total"].is_null().then_some(());
+    wait_for("the smaller one's blocks to be deleted", is_gone);
+    let graph = of(large[0])["flamegraph"].clone();
+    assert_eq!(graph["total"], "130000000", "{graph}");
+    let names = graph["names"].as_array().unwrap();
+    assert!(names.contains(&json!("decode")) && !names.contains(&json!("read")), "{names:?}");
+    let metric = |line: &str| wait_for(line, || store.get("/metrics").contains(line).then_some(()));
+    metric("throughline_store_left_out_total{tenant=\"small\",reason=\"deep_stack\"} 1\n");
+    metric("throughline_store_left_out_total{tenant=\"large\",reason=\"deep_stack\"} 1\n");
+    metric("throughline_store_refused_total{tenant=\"large\",reason=\"invalid\"} 1\n");
+    metric("throughline_store_refused_total{tenant=\"small\",reason=\"too_old\"} 1\n");
+    metric("throughline_store_refused_total{tenant=\"small\",reason=\"too_large\"} 1\n");
+    metric("throughline_store_refused_total{tenant=\"small\",reason=\"rate\"} 1\n");
+}
+
+#[test]
+fn a_file_of_limits_that_is_wrong_says_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.toml");
+    for (text, said) in [
+        ("[tenant.shop]\nrate = \"1Mb\"\n", "limits.toml: tenant.shop.rate: unknown unit \"Mb\""),
+        ("[tenant.\"a/b\"]\n", "limits.toml: tenant.a/b: "),
+        ("[default]\nspeed = 1\n", "limits.toml: default.speed: unknown key; one of rate, "),
+    ] {
+        fs::write(&path, text).unwrap();
+        let mut command = Command::new(THROUGHLINE);
+        command.args(["store", "--listen", "127.0.0.1:0", "--tenants", "--data"]);
+        command.arg(folder.path().join("profiles")).arg("--limits").arg(&path);
+        let ran = command.output().unwrap();
+        let words = stderr(&ran);
+        assert_eq!((ran.status.code(), words.lines().count()), (Some(2), 1), "{words}");
+        assert!(words.contains(said), "{words}");
+    }
+}
+
 #[test]
 fn what_cannot_be_taken_says_why_and_is_not_stored() {
     let folder = tempfile::tempdir().unwrap();

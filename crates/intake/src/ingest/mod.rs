@@ -27,7 +27,7 @@ use std::borrow::Cow;
 
 use model::Timestamp;
 use model::samples::{FrameId, StackId};
-use wire::proto::{is_gzip, ungzip};
+use wire::proto::is_gzip;
 
 use self::kinds::{Counted, SampleTypes};
 use crate::draft::{Draft, Place};
@@ -64,7 +64,7 @@ pub struct Ingest<'a> {
 pub fn ingest(ingest: Ingest<'_>, limits: &Limits, received: Timestamp) -> Result<Taken, Error> {
     let Ingest { query, content_type, body } = ingest;
     let query = Query::parse(query, received)?;
-    let mut request = Request::new(limits, received);
+    let mut request = Request::new(body, limits, received);
     let is_form = content_type.trim_start().to_ascii_lowercase().starts_with("multipart/form-data");
     match (query.format.as_str(), content_type.trim()) {
         ("trie", _) | (_, "binary/octet-stream+trie") => {
@@ -92,7 +92,7 @@ pub fn ingest(ingest: Ingest<'_>, limits: &Limits, received: Timestamp) -> Resul
 impl Request<'_> {
     /// A body that is no pprof.
     fn text<'b>(&mut self, body: &'b [u8]) -> Result<Cow<'b, [u8]>, Error> {
-        let plain = ungzip(body, self.limits.text_bytes)?;
+        let plain = self.ungzip(body, self.limits.text_bytes)?;
         if plain.len() > self.limits.text_bytes {
             return Err(Error::TooMany { what: "bytes of text", limit: self.limits.text_bytes });
         }
@@ -135,7 +135,7 @@ impl Request<'_> {
 
     /// Takes a form with a profile in pprof.
     fn form(&mut self, content_type: &str, body: &[u8], query: &Query) -> Result<(), Error> {
-        let plain = ungzip(body, self.limits.body_bytes)?;
+        let plain = self.ungzip(body, self.limits.body_bytes)?;
         let parts = form::parts(content_type, &plain)?;
         let part = |wanted| parts.iter().find(|(name, _)| name == wanted).map(|(_, bytes)| *bytes);
         if part("prev_profile").is_some() {
@@ -157,7 +157,7 @@ impl Request<'_> {
             let plain = self.text(body)?;
             return jfr::jfr(&plain, &Snapshot::default(), query, self);
         }
-        let body = ungzip(body, self.limits.body_bytes)?;
+        let body = self.ungzip(body, self.limits.body_bytes)?;
         let parts = form::parts(content_type, &body)?;
         let part = |wanted| parts.iter().find(|(name, _)| name == wanted).map(|(_, bytes)| *bytes);
         let labels = self.text(part("labels").unwrap_or_default())?;

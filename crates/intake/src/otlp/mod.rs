@@ -21,7 +21,6 @@ use model::Timestamp;
 use model::samples::ProfileType;
 use profile::keys;
 use profile::request::{Attribute, Dictionary, Profile, ResourceProfiles, Sample};
-use wire::proto::ungzip;
 
 use self::frames::{Stacks, dangling, string};
 use crate::draft::{Draft, Place};
@@ -56,7 +55,8 @@ pub fn otlp(
     limits: &Limits,
     received: Timestamp,
 ) -> Result<Taken, Error> {
-    let plain = ungzip(body, limits.body_bytes)?;
+    let mut request = Request::new(body, limits, received);
+    let plain = request.ungzip(body, limits.body_bytes)?;
     let bytes = match encoding {
         Encoding::Protobuf => plain,
         Encoding::Json => json::encode(&plain, &schema::REQUEST, limits)?.into(),
@@ -70,7 +70,6 @@ pub fn otlp(
     if count > 0 && decoded.dictionary.strings.is_empty() {
         return Err(Error::NoDictionary);
     }
-    let mut request = Request::new(limits, received);
     request.taken.lost = decoded.losses();
     let whole = digest([&*bytes]);
     let mut stacks = Stacks::new(&decoded.dictionary);

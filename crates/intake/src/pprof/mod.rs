@@ -11,7 +11,6 @@ mod tables;
 use hashbrown::HashMap;
 use model::Timestamp;
 use model::samples::{Frame, FrameId, ProfileType};
-use wire::proto::ungzip;
 
 use self::tables::{Location, SampleFields, dangling};
 use crate::draft::{Draft, Place};
@@ -34,7 +33,7 @@ pub struct PprofSource {
 /// A profile in pprof, plain or in gzip: the only one of what was taken.
 #[must_use]
 pub fn pprof(bytes: &[u8], source: PprofSource, limits: &Limits, received: Timestamp) -> Taken {
-    let mut request = Request::new(limits, received);
+    let mut request = Request::new(bytes, limits, received);
     request.pprof(bytes, source.id, &Identity::of(source.labels));
     request.taken
 }
@@ -63,10 +62,10 @@ impl Request<'_> {
         bytes: &'b [u8],
     ) -> Result<std::borrow::Cow<'b, [u8]>, Error> {
         let most = self.limits.profile_bytes.min(self.budget.bytes.left());
-        let plain = ungzip(bytes, most);
+        let plain = self.ungzip(bytes, most);
         // What is refused may have been unpacked up to there.
         self.budget.bytes.take(plain.as_ref().map_or(most, |plain| plain.len()))?;
-        Ok(plain?)
+        plain
     }
 
     /// Takes a profile whose tables are read.

@@ -25,7 +25,7 @@ use http_body_util::{BodyExt as _, Full};
 use store::lake::Ticket;
 use store::lake::name::Tenant;
 use wire::proto::{DecodeError, Wrong};
-use wire::pyroscope::grpc::{self, FRAME_HEAD};
+use wire::pyroscope::grpc;
 use wire::pyroscope::{self as connect, Code, Encoding};
 
 use super::{Failed, Inner, Kind, Profiles, of_store};
@@ -63,12 +63,11 @@ impl From<Vec<u8>> for Answer {
     }
 }
 
-/// Answers a call whose message has so many bytes at most, compressed or not.
+/// Answers a call whose message has as many bytes at most as such a request may have, compressed or not.
 pub(super) async fn call(
     profiles: &Profiles,
     kind: Kind,
     request: Request,
-    most: usize,
     handler: impl FnOnce(&Call<'_>) -> Result<Answer, connect::Error> + Send + 'static,
 ) -> Response {
     let Some(framing) = Framing::of(request.headers()) else {
@@ -81,15 +80,14 @@ pub(super) async fn call(
     }
     let deadline = framing.deadline(request.headers());
     let work = async {
-        let most_of_body = most.saturating_add(FRAME_HEAD);
         let work = move |inner: &Inner, tenant: &Tenant, headers: &HeaderMap, body: &[u8]| {
-            let message = framing.open(headers, body, most)?;
+            let message = framing.open(headers, body, inner.most_bytes(tenant, kind))?;
             let encoding = framing.encoding;
             let call = Call { inner, tenant, headers, message: &message, encoding };
             let Answer { message, stored, refused } = handler(&call)?;
             Ok((framing.pack(headers, message), stored, refused))
         };
-        let (message, stored, refused) = profiles.work(kind, request, most_of_body, work).await?;
+        let (message, stored, refused) = profiles.work(kind, request, work).await?;
         if let Some(stored) = stored {
             stored.await.map_err(|error| of_store(&error))?;
         }
@@ -102,7 +100,18 @@ pub(super) async fn call(
         }),
         None => work.await,
     };
-    framing.respond(done)
+    framing.respond(done.map_err(|error| match kind {
+        Kind::Push => unless_it_may_fit(error),
+        Kind::Question => error,
+    }))
+}
+
+/// What is more than is ever taken is no good request, as Pyroscope says: whoever is told that something is exhausted sends it again.
+fn unless_it_may_fit(error: connect::Error) -> connect::Error {
+    match (error.code, error.retry_after) {
+        (Code::ResourceExhausted, None) => connect::Error::invalid(error.message),
+        _ => error,
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,16 +25,15 @@ const fn form(encoding: Encoding) -> intake::Encoding {
 
 /// `push.v1.PusherService/Push`.
 pub(super) async fn push(State(profiles): State<Profiles>, request: Request) -> Response {
-    let most = profiles.0.limits.body_bytes;
     let push = |it: &Call<'_>| {
-        it.inner.take(it.tenant, it.message.len())?;
-        let now = (it.inner.clock)();
-        let taken = intake::push(it.message, form(it.encoding), &it.inner.limits, now);
+        let (limits, now) = (it.inner.limits.of(it.tenant), (it.inner.clock)());
+        let taken = intake::push(it.message, form(it.encoding), limits, now);
+        let taken = it.inner.count(it.tenant, it.message, taken)?;
         let taken = taken.map_err(|error| refused(&error))?;
         let stored = Some(keep(it.inner, it.tenant, &taken)?);
         Ok(Answer { message: nothing(it.encoding), stored, refused: refusals(&taken) })
     };
-    call(&profiles, Kind::Push, request, most, push).await
+    call(&profiles, Kind::Push, request, push).await
 }
 
 /// A message without a field.
@@ -48,19 +47,18 @@ fn nothing(encoding: Encoding) -> Vec<u8> {
 /// `/ingest`, whose statuses are its own.
 pub(super) async fn ingest(State(profiles): State<Profiles>, request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default().to_owned();
-    let most = profiles.0.limits.body_bytes;
     let work = move |inner: &Inner, tenant: &Tenant, headers: &HeaderMap, body: &[u8]| {
-        inner.take(tenant, body.len())?;
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let asked =
             intake::Ingest { query: &query, content_type: content_type.unwrap_or_default(), body };
-        let taken = match intake::ingest(asked, &inner.limits, (inner.clock)()) {
+        let taken = intake::ingest(asked, inner.limits.of(tenant), (inner.clock)());
+        let taken = match inner.count(tenant, body, taken)? {
             Ok(taken) => taken,
             Err(error) => return Ok(Err((of_ingest(&error), refused(&error)))),
         };
         Ok(Ok((keep(inner, tenant, &taken)?, refusals(&taken))))
     };
-    let (stored, refusals) = match profiles.work(Kind::Push, request, most, work).await {
+    let (stored, refusals) = match profiles.work(Kind::Push, request, work).await {
         Ok(Ok(done)) => done,
         Ok(Err((status, error))) => return (status, Failed(error)).into_response(),
         Err(error) => return failed(error),
@@ -103,12 +101,11 @@ pub(super) async fn otlp(State(profiles): State<Profiles>, request: Request) -> 
         "application/json" => (Encoding::Json, "application/json"),
         _ => return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response(),
     };
-    let most = profiles.0.limits.body_bytes;
     let work = move |inner: &Inner, tenant: &Tenant, _: &HeaderMap, body: &[u8]| {
         exported(inner, tenant, body, encoding)
     };
     let done = async {
-        let (stored, message) = profiles.work(Kind::Push, request, most, work).await?;
+        let (stored, message) = profiles.work(Kind::Push, request, work).await?;
         stored.await.map_err(|error| of_store(&error))?;
         Ok::<_, connect::Error>(message)
     };
@@ -121,12 +118,11 @@ pub(super) async fn otlp(State(profiles): State<Profiles>, request: Request) -> 
 
 /// OTLP as a call, which is how most of its senders come.
 pub(super) async fn export(State(profiles): State<Profiles>, request: Request) -> Response {
-    let most = profiles.0.limits.body_bytes;
     let export = |it: &Call<'_>| {
         let (stored, message) = exported(it.inner, it.tenant, it.message, it.encoding)?;
         Ok(Answer { message, stored: Some(stored), refused: None })
     };
-    call(&profiles, Kind::Push, request, most, export).await
+    call(&profiles, Kind::Push, request, export).await
 }
 
 /// Takes OTLP profiles. Those that are refused are told as a partial success, after which they are not sent again.
@@ -136,9 +132,8 @@ fn exported(
     body: &[u8],
     encoding: Encoding,
 ) -> Result<(Ticket, Vec<u8>), connect::Error> {
-    inner.take(tenant, body.len())?;
-    let taken = intake::otlp(body, form(encoding), &inner.limits, (inner.clock)());
-    let taken = taken.map_err(|error| refused(&error))?;
+    let taken = intake::otlp(body, form(encoding), inner.limits.of(tenant), (inner.clock)());
+    let taken = inner.count(tenant, body, taken)?.map_err(|error| refused(&error))?;
     let stored = keep(inner, tenant, &taken)?;
     let all: Vec<_> = taken.profiles.iter().filter_map(|it| it.as_ref().err()).collect();
     let why = all.first().map(|first| words(first)).unwrap_or_default();

@@ -20,6 +20,7 @@
 mod body;
 mod call;
 mod doors;
+mod left_out;
 mod page;
 mod querier;
 mod render;
@@ -30,7 +31,7 @@ pub mod work;
 use std::collections::HashMap;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -40,15 +41,18 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use export::Prefix;
-use intake::{Bucket, Limits};
+use intake::{Bucket, Limits, Taken};
 use model::Timestamp;
 use store::lake::Lake;
 use store::lake::name::Tenant;
+use store::lake::tenants::PerTenant;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wire::pyroscope::grpc::FRAME_HEAD;
 use wire::pyroscope::{self as connect, Code};
 
 use self::body::Bodies;
+pub use self::left_out::{LeftOut, LeftOuts};
 use crate::Error;
 use crate::connections::{Port, serve_services};
 use crate::guard::{Refusal, comes_from_elsewhere, is_for_us};
@@ -62,7 +66,7 @@ const MAX_TENANTS: usize = 1 << 12;
 /// Bytes of a question.
 const MAX_QUESTION_BYTES: usize = 1 << 20;
 /// Whose samples they are when tenants are not told apart.
-const ONLY_TENANT: &str = "anonymous";
+pub const ONLY_TENANT: &str = "anonymous";
 const TENANT: &str = "x-scope-orgid";
 /// When it is tried again what the disk or the bucket did not take.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -73,13 +77,15 @@ pub struct Profiles(Arc<Inner>);
 
 struct Inner {
     lake: Arc<Lake>,
-    limits: Limits,
+    limits: PerTenant<Limits>,
     are_tenants_told: bool,
     clock: fn() -> Timestamp,
     bodies: Bodies,
     places: Places,
     /// Of [`MAX_TENANTS`] at most.
     tenants: Mutex<HashMap<Tenant, OfTenant>>,
+    /// What came and is not stored.
+    left_out: Mutex<LeftOuts>,
     metrics: OnceLock<Metrics>,
     prefix: OnceLock<Prefix>,
 }
@@ -141,23 +147,53 @@ impl Inner {
             false => (AT_ONCE, self.bodies.clone()),
         };
         let known = tenants.entry(tenant.clone()).or_insert_with(|| OfTenant {
-            bucket: Bucket::new(&self.limits, now),
+            bucket: Bucket::new(self.limits.of(tenant), now),
             places: Places::new(each),
             bodies,
         });
         of(known, now)
     }
 
+    /// How long the body of a request may be.
+    fn most_bytes(&self, tenant: &Tenant, kind: Kind) -> usize {
+        match kind {
+            Kind::Push => self.limits.of(tenant).body_bytes,
+            Kind::Question => MAX_QUESTION_BYTES,
+        }
+    }
+
     /// Takes so many bytes that a tenant sent, unless it sends too fast.
     fn take(&self, tenant: &Tenant, bytes: usize) -> Result<(), connect::Error> {
-        let taken = self.of_tenant(tenant, |of, now| of.bucket.take(bytes, &self.limits, now));
+        let limits = self.limits.of(tenant);
+        let taken = self.of_tenant(tenant, |of, now| of.bucket.take(bytes, limits, now));
         taken.map_err(|error| {
+            self.left_out().refuse(tenant, &error);
             let after = match error {
                 intake::Error::Rate { after } => Duration::from_nanos(after.get()),
                 _ => AGAIN_AFTER,
             };
             connect::Error::new(Code::ResourceExhausted, error.to_string()).again_after(after)
         })
+    }
+
+    fn left_out(&self) -> MutexGuard<'_, LeftOuts> {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what came of a request's body: its bytes, unpacked, unless the tenant sends too fast, and what of it is not stored.
+    fn count(
+        &self,
+        tenant: &Tenant,
+        body: &[u8],
+        taken: Result<Taken, intake::Error>,
+    ) -> Result<Result<Taken, intake::Error>, connect::Error> {
+        let bytes = taken.as_ref().map_or(body.len(), |taken| taken.bytes);
+        self.take(tenant, bytes)?;
+        match &taken {
+            Ok(taken) => self.left_out().add(tenant, taken),
+            Err(error) => self.left_out().refuse(tenant, error),
+        }
+        Ok(taken)
     }
 
     /// A place, first among the tenant's requests and then among all.
@@ -174,12 +210,12 @@ impl std::fmt::Debug for Profiles {
 }
 
 impl Profiles {
-    /// Over blocks, with a clock. `are_tenants_told`: by the field `X-Scope-OrgID`, without which nobody is answered; else all are
+    /// Over blocks, with what each tenant may send and a clock. `are_tenants_told`: by the field `X-Scope-OrgID`, without which nobody is answered; else all are
     /// one tenant, whatever they say.
     #[must_use]
     pub fn new(
         lake: Arc<Lake>,
-        limits: Limits,
+        limits: impl Into<PerTenant<Limits>>,
         are_tenants_told: bool,
         clock: fn() -> Timestamp,
     ) -> Self {
@@ -188,12 +224,13 @@ impl Profiles {
         let prefix = OnceLock::new();
         Self(Arc::new(Inner {
             lake,
-            limits,
+            limits: limits.into(),
             are_tenants_told,
             clock,
             bodies,
             places,
             tenants,
+            left_out: Mutex::default(),
             metrics,
             prefix,
         }))
@@ -204,6 +241,12 @@ impl Profiles {
     pub fn with_metrics(self, metrics: Arc<dyn Fn() -> String + Send + Sync>) -> Self {
         self.0.metrics.get_or_init(|| metrics);
         self
+    }
+
+    /// What came since the start and is not stored.
+    #[must_use]
+    pub fn left_out(&self) -> LeftOuts {
+        self.0.left_out().clone()
     }
 
     /// With a prefix of metrics that rules make, other than the default one.
@@ -230,7 +273,6 @@ impl Profiles {
         &self,
         kind: Kind,
         request: Request,
-        most: usize,
         work: impl FnOnce(&Inner, &Tenant, &HeaderMap, &[u8]) -> Result<T, connect::Error>
         + Send
         + 'static,
@@ -242,7 +284,13 @@ impl Profiles {
             self.0.take(&tenant, 0)?;
         }
         let bodies = self.0.of_tenant(&tenant, |of, _now| of.bodies.clone());
-        let body = bodies.read(body, most).await?;
+        let most = self.0.most_bytes(&tenant, kind).saturating_add(FRAME_HEAD);
+        let body = bodies.read(body, most).await.inspect_err(|error| {
+            if kind == Kind::Push && error.code == Code::ResourceExhausted {
+                let error = intake::Error::TooMany { what: "bytes of a body", limit: most };
+                self.0.left_out().refuse(&tenant, &error);
+            }
+        })?;
         let place = self.0.place(&tenant, kind).await;
         let inner = Arc::clone(&self.0);
         let done = tokio::task::spawn_blocking(move || {

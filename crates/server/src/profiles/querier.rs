@@ -20,7 +20,7 @@ use wire::pyroscope::{
 };
 
 use super::call::{Call, call};
-use super::{Inner, Kind, MAX_QUESTION_BYTES, Profiles, of_store};
+use super::{Inner, Kind, Profiles, of_store};
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
@@ -34,7 +34,7 @@ pub(super) async fn answer(
         let rules = Rules { limits: flame::Limits::default(), now_ms: millis((it.inner.clock)()) };
         Ok(Asked { call: it, rules, set: label_set(it.headers) }.answer(&method)?.into())
     };
-    call(&profiles, Kind::Question, request, MAX_QUESTION_BYTES, answer).await
+    call(&profiles, Kind::Question, request, answer).await
 }
 
 /// Names that are not of letters, digits and underscores are for those who say that they take them.

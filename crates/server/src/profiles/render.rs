@@ -154,7 +154,7 @@ async fn answer<Q: Send + 'static>(
         Err(wrong) => return Failed(connect::Error::invalid(wrong.body_text())).into_response(),
     };
     let work = move |inner: &Inner, tenant: &Tenant, _: &_, _: &[u8]| answer(&asked, inner, tenant);
-    match profiles.work(Kind::Question, request, 0, work).await {
+    match profiles.work(Kind::Question, request, work).await {
         Ok(Given::Json(render)) => Json(render).into_response(),
         Ok(Given::Dot(text)) => ([(header::CONTENT_TYPE, "text/plain")], text).into_response(),
         Err(error) => Failed(error).into_response(),

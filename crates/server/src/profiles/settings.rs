@@ -27,7 +27,7 @@ use wire::pyroscope::{
 
 use super::call::{Call, call};
 use super::querier::{millis, times};
-use super::{AGAIN_AFTER, Failed, Inner, Kind, MAX_QUESTION_BYTES, Profiles, of_store};
+use super::{AGAIN_AFTER, Failed, Inner, Kind, Profiles, of_store};
 
 /// How often a change is made anew because somebody else made one meanwhile.
 const TRIES: usize = 8;
@@ -43,7 +43,7 @@ pub(super) async fn rules(
     request: Request,
 ) -> Response {
     let answer = move |it: &Call<'_>| Ok(Asked(it).rules(&method)?.into());
-    call(&profiles, Kind::Question, request, MAX_QUESTION_BYTES, answer).await
+    call(&profiles, Kind::Question, request, answer).await
 }
 
 /// Any method of the service of settings.
@@ -53,17 +53,14 @@ pub(super) async fn settings(
     request: Request,
 ) -> Response {
     let answer = move |it: &Call<'_>| Ok(Asked(it).settings(&method)?.into());
-    call(&profiles, Kind::Question, request, MAX_QUESTION_BYTES, answer).await
+    call(&profiles, Kind::Question, request, answer).await
 }
 
 /// What a rule would make.
 pub(super) async fn preview(State(profiles): State<Profiles>, request: Request) -> Response {
-    let work = profiles.work(
-        Kind::Question,
-        request,
-        MAX_QUESTION_BYTES,
-        |inner, tenant, _headers, body| previewed(inner, tenant, body),
-    );
+    let work = profiles.work(Kind::Question, request, |inner, tenant, _headers, body| {
+        previewed(inner, tenant, body)
+    });
     match work.await {
         Ok(preview) => Json(preview).into_response(),
         Err(error) => Failed(error).into_response(),

@@ -85,7 +85,7 @@ pub(super) async fn answer(
     }
     let theme = asked.theme;
     let work = move |inner: &Inner, tenant: &Tenant, _: &_, _: &[u8]| drawn(inner, tenant, asked);
-    match profiles.work(Kind::Question, request, 0, work).await {
+    match profiles.work(Kind::Question, request, work).await {
         Ok(Some(document)) => {
             let kind = [(header::CONTENT_TYPE, "image/svg+xml; charset=utf-8")];
             let mut response = (kind, document).into_response();

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use model::{Nanos, Timestamp};
 
 use super::name::{BlockName, Tenant};
-use super::plan::{self, Keep};
+use super::plan::{self, Retention};
 use super::{Lake, lock};
 use crate::catalogue::{Change, Made};
 use crate::error::Error;
@@ -192,7 +192,7 @@ impl Lake {
     /// # Errors
     ///
     /// [`Error::Objects`], [`Error::Catalogue`].
-    pub fn expire(&self, keep: Keep, now: Timestamp) -> Result<Vec<BlockName>, Error> {
+    pub fn expire(&self, keep: &Retention, now: Timestamp) -> Result<Vec<BlockName>, Error> {
         let _only = lock(&self.compacting);
         self.tidy(now)?;
         let mut expired = plan::expired(&self.blocks(), keep, now);

@@ -140,7 +140,8 @@ impl Lake {
             if !rules.is_empty() {
                 let rules = rules.into_iter().cloned().collect();
                 let known = self.catalogue.known(tenant)?.into_keys();
-                job.counting = Some(Counting::new(rules, &export.prefix, export.limits, known));
+                let limits = *export.limits.of(tenant);
+                job.counting = Some(Counting::new(rules, &export.prefix, limits, known));
             }
         }
         Ok(job)

@@ -22,6 +22,7 @@ pub mod name;
 mod pending;
 pub mod plan;
 mod start;
+pub mod tenants;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
@@ -46,6 +47,7 @@ pub use self::merge::Refusal;
 use self::name::{BlockName, Tenant};
 use self::pending::Incoming;
 pub use self::pending::Ticket;
+use self::tenants::PerTenant;
 use crate::block::{Selection, read_into, series_into};
 use crate::catalogue::{self, Catalogue};
 use crate::cells::Grid;
@@ -80,8 +82,8 @@ pub struct Settings {
 pub struct Exporting {
     /// What metrics' names begin with.
     pub prefix: Prefix,
-    /// How many series there may be.
-    pub limits: SeriesLimits,
+    /// How many series each tenant may have.
+    pub limits: PerTenant<SeriesLimits>,
 }
 
 impl Default for Settings {

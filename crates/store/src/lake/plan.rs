@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Nanos, Timestamp};
 
 use super::name::{BlockName, Tenant};
+use super::tenants::PerTenant;
 use crate::cells::Grid;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -28,13 +29,29 @@ pub struct Merge {
     pub level: u8,
 }
 
-/// What is kept.
+/// What is kept of a tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Keep {
     /// Only what ended so long ago at most.
     pub age: Option<Nanos>,
-    /// Only so many bytes in all, the newest.
+    /// Only so many bytes of it, the newest.
     pub bytes: Option<u64>,
+}
+
+/// What is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Of each tenant.
+    pub tenants: PerTenant<Keep>,
+    /// Only so many bytes of all tenants together, the newest.
+    pub bytes: Option<u64>,
+}
+
+impl From<Keep> for Retention {
+    /// The same of each tenant.
+    fn from(keep: Keep) -> Self {
+        Self { tenants: keep.into(), bytes: None }
+    }
 }
 
 /// The merges that are due, the lowest level first. A block is in one of them at most.
@@ -107,26 +124,42 @@ fn in_pieces(blocks: &[&BlockName], level: u8, least: usize) -> Vec<Merge> {
     merges.into_iter().map(|sources| Merge { sources, level }).collect()
 }
 
-/// The blocks that are not kept, the oldest first.
+/// The blocks that are not kept, the oldest first: those that a tenant's own bounds leave out, and of the others the oldest while all
+/// together are too much.
 #[must_use]
 pub fn expired<'b>(
     blocks: impl IntoIterator<Item = &'b BlockName>,
-    keep: Keep,
+    retention: &Retention,
     now: Timestamp,
 ) -> Vec<BlockName> {
     let mut all: Vec<&BlockName> = blocks.into_iter().collect();
     all.sort_unstable_by_key(|block| (block.end, *block));
-    let mut bytes: u64 = all.iter().map(|block| block.bytes).sum();
-    let mut expired = Vec::new();
-    for block in all {
-        let is_old = keep.age.is_some_and(|age| now.since(block.end) > age);
-        let is_much = keep.bytes.is_some_and(|most| bytes > most);
-        if is_old || is_much {
-            bytes -= block.bytes;
-            expired.push(block.clone());
-        }
+    let mut of_tenant: BTreeMap<&Tenant, u64> = BTreeMap::new();
+    for block in &all {
+        *of_tenant.entry(&block.tenant).or_default() += block.bytes;
     }
-    expired
+    let mut expired: Vec<&BlockName> = Vec::new();
+    all.retain(|block| {
+        let keep = retention.tenants.of(&block.tenant);
+        let bytes = of_tenant.entry(&block.tenant).or_default();
+        let is_old = keep.age.is_some_and(|age| now.since(block.end) > age);
+        let is_much = keep.bytes.is_some_and(|most| *bytes > most);
+        if is_old || is_much {
+            *bytes -= block.bytes;
+            expired.push(block);
+        }
+        !(is_old || is_much)
+    });
+    let mut bytes: u64 = of_tenant.values().sum();
+    for block in all {
+        if retention.bytes.is_none_or(|most| bytes <= most) {
+            break;
+        }
+        bytes -= block.bytes;
+        expired.push(block);
+    }
+    expired.sort_unstable_by_key(|block| (block.end, *block));
+    expired.into_iter().cloned().collect()
 }
 
 #[cfg(test)]
@@ -202,9 +235,33 @@ mod tests {
     fn the_oldest_are_deleted() {
         let blocks: Vec<BlockName> = (0..5).map(|n| block("a", n * 100, 0, 10)).collect();
         let age = Keep { age: Some(Nanos::new(250 * 1_000_000_000)), bytes: None };
-        assert_eq!(expired(&blocks, age, at(401)), blocks[..2]);
+        assert_eq!(expired(&blocks, &age.into(), at(401)), blocks[..2]);
         let bytes = Keep { age: None, bytes: Some(25) };
-        assert_eq!(expired(&blocks, bytes, at(401)), blocks[..3]);
-        assert_eq!(expired(&blocks, Keep::default(), at(i64::MAX / SECOND_NS)), []);
+        assert_eq!(expired(&blocks, &bytes.into(), at(401)), blocks[..3]);
+        let end = at(i64::MAX / SECOND_NS);
+        assert_eq!(expired(&blocks, &Retention::default(), end), []);
+    }
+
+    #[test]
+    fn what_a_tenant_has_too_much_of_is_deleted_before_what_is_too_much_of_all() {
+        // a and b in turns, each of 30 bytes.
+        let of = |n: i64| if n % 2 == 0 { "a" } else { "b" };
+        let blocks: Vec<BlockName> = (0..6).map(|n| block(of(n), n * 100, 1, 10)).collect();
+        let places = |tenants: PerTenant<Keep>, bytes| {
+            let expired = expired(&blocks, &Retention { tenants, bytes }, at(501));
+            let place = |it| blocks.iter().position(|block| block == it).unwrap();
+            expired.iter().map(place).collect::<Vec<_>>()
+        };
+        let only_b = |keep| PerTenant::new(Keep::default(), [(Tenant::new("b").unwrap(), keep)]);
+        let few = Keep { age: None, bytes: Some(10) };
+        assert_eq!(places(only_b(few), None), [1, 3]);
+        // What b keeps is not more than all may be, and so a loses nothing.
+        assert_eq!(places(only_b(few), Some(40)), [1, 3]);
+        assert_eq!(places(only_b(few), Some(39)), [0, 1, 3]);
+        let young = Keep { age: Some(Nanos::new(150 * 1_000_000_000)), bytes: None };
+        assert_eq!(places(only_b(young), None), [1, 3]);
+        assert_eq!(places(young.into(), None), [0, 1, 2, 3]);
+        assert_eq!(places(PerTenant::default(), Some(35)), [0, 1, 2]);
+        assert_eq!(places(few.into(), None), [0, 1, 2, 3]);
     }
 }

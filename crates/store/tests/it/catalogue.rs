@@ -93,7 +93,7 @@ fn is_read_by_others(catalogue: Option<&str>, address: impl Fn(&Path) -> String)
     push(&lake, 1_300).unwrap();
     lake.flush(at(1_300));
     let keep = Keep { age: Some(Nanos::new(600 * 1_000_000_000)), bytes: None };
-    assert_eq!(lake.expire(keep, at(1_301)).unwrap().len(), 1);
+    assert_eq!(lake.expire(&keep.into(), at(1_301)).unwrap().len(), 1);
     assert_eq!(sum(&lake), 1_301);
     check(&lake, "deleted");
 }
@@ -179,9 +179,9 @@ fn a_push_whose_commit_was_done_and_not_answered_counts_once() {
     // What was deleted, and was not answered.
     let keep = Keep { age: Some(Nanos::new(0)), bytes: None };
     cut.at_commit();
-    assert!(lake.expire(keep, at(100)).is_err());
+    assert!(lake.expire(&keep.into(), at(100)).is_err());
     cut.open();
-    lake.expire(keep, at(101)).unwrap();
+    lake.expire(&keep.into(), at(101)).unwrap();
     assert_eq!((sum(&lake), lake.blocks().len()), (0, 0));
     drop(lake);
     assert_eq!(sum(&open(folder.path(), Some(&url), at(102))), 0);

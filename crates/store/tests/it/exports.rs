@@ -214,9 +214,12 @@ fn a_cell_waits_for_what_came_in_it_and_for_nothing_else() {
         (7_f64.to_bits(), at(45_000).nanos() / 1_000_000)
     );
     assert_eq!(
-        lake.expire(store::lake::plan::Keep { age: Some(Nanos::new(0)), bytes: None }, at(50_000))
-            .unwrap()
-            .len(),
+        lake.expire(
+            &store::lake::plan::Keep { age: Some(Nanos::new(0)), bytes: None }.into(),
+            at(50_000)
+        )
+        .unwrap()
+        .len(),
         2
     );
 }

@@ -229,8 +229,8 @@ fn questions_are_answered_the_same_while_blocks_are_merged() {
     while lake.compact(at(100_000)).unwrap() != Compacted::default() {}
     assert_eq!((lake.blocks().len(), sum(&lake, &one)), (1, 120));
     let keep = Keep { age: Some(Nanos::new(10_000 * 1_000_000_000)), bytes: None };
-    assert_eq!(lake.expire(keep, at(5_000)).unwrap(), []);
-    assert_eq!(lake.expire(keep, at(100_000)).unwrap().len(), 1);
+    assert_eq!(lake.expire(&keep.into(), at(5_000)).unwrap(), []);
+    assert_eq!(lake.expire(&keep.into(), at(100_000)).unwrap().len(), 1);
     assert_eq!(sum(&lake, &one), 0);
     lake.compact(at(101_000)).unwrap();
     assert_eq!(blocks_in(folder.path()).len(), 0);
@@ -313,5 +313,5 @@ fn a_block_that_was_changed_keeps_no_other_from_being_merged() {
     let levels: Vec<u8> = lake.blocks().iter().map(|name| name.level).collect();
     assert_eq!(levels, [0, 1, 1]);
     let keep = Keep { age: Some(Nanos::new(1_000_000_000)), bytes: None };
-    assert_eq!(lake.expire(keep, now).unwrap().len(), 3);
+    assert_eq!(lake.expire(&keep.into(), now).unwrap().len(), 3);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::Timestamp;
+use server::profiles::{LeftOut, LeftOuts};
 use store::lake::Lake;
 
 use super::exports::Exports;
@@ -104,8 +105,24 @@ const PARKED: Metric = (
 const FAILING: Metric =
     ("throughline_export_failing", "gauge", "1 while the receiver takes nothing.");
 
-/// All of it, at a time.
-pub(super) fn text(lake: &Lake, exports: &Exports, now: Timestamp) -> anyhow::Result<String> {
+const LEFT_OUT: Metric = (
+    "throughline_store_left_out_total",
+    "counter",
+    "Parts of profiles that were stored without them, by why.",
+);
+const REFUSED: Metric = (
+    "throughline_store_refused_total",
+    "counter",
+    "Profiles that were refused, and requests as one each, by why.",
+);
+
+/// All of it, at a time. Of tenants beyond those that are counted by themselves the label `tenant` is missing.
+pub(super) fn text(
+    lake: &Lake,
+    exports: &Exports,
+    left_out: &LeftOuts,
+    now: Timestamp,
+) -> anyhow::Result<String> {
     let mut all = Exposition::default();
     let mut levels: BTreeMap<u8, (u64, u64)> = (0..=4).map(|level| (level, (0, 0))).collect();
     for block in lake.blocks() {
@@ -132,6 +149,15 @@ pub(super) fn text(lake: &Lake, exports: &Exports, now: Timestamp) -> anyhow::Re
     let undone = [("ended", tally.ended), ("refused", tally.refused), ("failed", tally.failed)];
     for (reason, count) in undone {
         all.add(UNDONE_JOBS, &[("reason", reason)], count as f64);
+    }
+    for (tenant, LeftOut { parts, refused }) in left_out.iter() {
+        for (metric, counts) in [(LEFT_OUT, parts), (REFUSED, refused)] {
+            for (why, count) in counts {
+                let tenant = tenant.map(|tenant| ("tenant", tenant.as_str()));
+                let labels: Vec<_> = tenant.into_iter().chain([("reason", *why)]).collect();
+                all.add(metric, &labels, *count as f64);
+            }
+        }
     }
     let now_ms = now.nanos() / 1_000_000;
     let mut heads = BTreeMap::new();

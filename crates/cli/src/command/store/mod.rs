@@ -1,6 +1,7 @@
 //! `throughline store`: keeps profiles, and answers what is asked of them.
 
 mod exports;
+mod limits;
 mod metrics;
 mod receivers;
 mod service;
@@ -13,12 +14,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use export::Prefix;
+use intake::Limits;
 use rules::Config;
 use server::profiles::work::serve_workers;
 use store::cells::Grid;
 use store::lake::plan::Keep;
+use store::lake::tenants::PerTenant;
 use tokio::net::TcpListener;
 
+use self::limits::Share;
 use self::service::now;
 pub(crate) use self::service::{Options, Service, Trouble};
 use crate::command::profile::allow_files;
@@ -63,7 +67,7 @@ pub(crate) struct Args {
     /// Tell tenants apart by the field X-Scope-OrgID of requests; those without it are refused
     #[arg(long)]
     tenants: bool,
-    /// Each tenant may send so much in a second on average; who sends more is told to wait
+    /// Each tenant may send so much in a second on average, unpacked; who sends more is told to wait
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size)]
     rate: u64,
     /// What was pushed is on the disk, and acknowledged, after so long at most
@@ -78,6 +82,9 @@ pub(crate) struct Args {
     /// The oldest samples are deleted while all blocks together are larger, such as 20GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     keep_size: Option<u64>,
+    /// What each tenant may send, and what is kept of it (TOML); options hold where it says nothing
+    #[arg(long, value_name = "FILE")]
+    limits: Option<PathBuf>,
     #[command(flatten)]
     metrics: MetricsArgs,
     /// A metric's sample is of so much time
@@ -163,14 +170,30 @@ impl Args {
             catalogue: self.catalogue.clone(),
             forgets_missing: self.forget_missing,
             are_tenants_told: self.tenants,
-            rate: self.rate,
             flush: self.flush,
-            take_for: self.take_for,
-            keep: Keep { age: self.keep_for.map(service::nanos), bytes: self.keep_size },
+            shares: self.shares()?,
+            keep_bytes: self.keep_size,
             grid: grid(self.cell)?,
             prefix: self.metric_prefix.clone(),
             ..self.metrics.options(self.data.clone())?
         })
+    }
+}
+
+impl Args {
+    /// What each tenant may have.
+    fn shares(&self) -> anyhow::Result<PerTenant<Share>> {
+        let limits = Limits {
+            oldest: Some(service::nanos(self.take_for)),
+            bytes_per_second: self.rate,
+            ..Limits::default()
+        };
+        let keep = Keep { age: self.keep_for.map(service::nanos), bytes: None };
+        let share = Share { limits, keep, ..Share::default() };
+        match &self.limits {
+            Some(path) => limits::read(path, &share, self.tenants),
+            None => Ok(share.into()),
+        }
     }
 }
 

@@ -7,25 +7,23 @@ use std::time::Duration;
 
 use anyhow::Context;
 use export::Prefix;
-use intake::Limits;
 use model::{Nanos, Timestamp};
 use objects::Io;
 use rules::Config;
 use server::profiles::Profiles;
 use store::cells::Grid;
-use store::lake::plan::Keep;
+use store::lake::plan::Retention;
+use store::lake::tenants::PerTenant;
 use store::lake::{Exporting, Lake, Settings};
 
 use super::exports::Exports;
+use super::limits::Share;
 use super::metrics;
 use super::receivers::Receiver;
 use crate::outcome::complain;
 
 /// How often blocks are looked at, at least: which are merged, which are deleted.
 const LOOK: Duration = Duration::from_secs(5);
-
-/// Samples may be of a time so far ahead ([`Limits::newest`]), and are in time for so much longer.
-const MAX_AHEAD: Duration = Duration::from_secs(600);
 
 /// How a store works.
 #[derive(Debug)]
@@ -37,13 +35,12 @@ pub(crate) struct Options {
     /// It starts although blocks of the catalogue are not there.
     pub(super) forgets_missing: bool,
     pub(super) are_tenants_told: bool,
-    /// Bytes of a tenant in a second.
-    pub(super) rate: u64,
     /// What was pushed is on the disk after so long.
     pub(super) flush: Duration,
-    /// Samples come so late at most.
-    pub(super) take_for: Duration,
-    pub(super) keep: Keep,
+    /// What each tenant may have.
+    pub(super) shares: PerTenant<Share>,
+    /// Bytes that are kept of all tenants together.
+    pub(super) keep_bytes: Option<u64>,
     pub(super) rules: Option<Config>,
     pub(super) receivers: Vec<Receiver>,
     pub(super) grid: Grid,
@@ -59,10 +56,9 @@ impl Options {
             catalogue: None,
             forgets_missing: false,
             are_tenants_told: false,
-            rate: 4 << 20,
             flush: Duration::from_millis(500),
-            take_for: Duration::from_secs(3_600),
-            keep: Keep::default(),
+            shares: PerTenant::default(),
+            keep_bytes: None,
             rules: None,
             receivers: Vec::new(),
             grid: Grid::default(),
@@ -86,10 +82,11 @@ impl Service {
     /// Why it cannot keep profiles there.
     pub(crate) fn start(options: Options) -> anyhow::Result<Self> {
         let io = Io::start().context("cannot start threads")?;
-        let exporting = Exporting { prefix: options.prefix.clone(), ..Exporting::default() };
+        let Options { shares, .. } = options;
+        let series = shares.map(|share| share.series);
+        let exporting = Exporting { prefix: options.prefix.clone(), limits: series };
         let settings = Settings {
-            // A retry that is taken was not forgotten.
-            retries: nanos(options.take_for.saturating_add(MAX_AHEAD)),
+            retries: remembered(&shares),
             grid: options.grid,
             export: (!options.receivers.is_empty()).then_some(exporting),
             catalogue: options.catalogue,
@@ -99,11 +96,7 @@ impl Service {
         let lake = Lake::open(&options.data, &io, settings, now());
         let lake = lake.with_context(|| format!("cannot keep profiles in {}", options.data))?;
         let lake = Arc::new(lake);
-        let limits = Limits {
-            oldest: Some(nanos(options.take_for)),
-            bytes_per_second: options.rate,
-            ..Limits::default()
-        };
+        let limits = shares.map(|share| share.limits.clone());
         let told = Arc::new(Mutex::new(String::new()));
         let shown = Arc::clone(&told);
         let are_tenants_told = options.are_tenants_told;
@@ -115,8 +108,11 @@ impl Service {
         let exports =
             Exports::new(Arc::clone(&lake), options.receivers, are_tenants_told, options.rules);
         let look = LOOK.min(Duration::from_millis(options.grid.cell_ms().unsigned_abs()));
+        let tenants = shares.map(|share| share.keep);
+        let retention = Retention { tenants, bytes: options.keep_bytes };
+        let asked = profiles.clone();
         let keeper =
-            Keeper::start(Arc::clone(&lake), exports, told, options.flush, look, options.keep);
+            Keeper::start(Arc::clone(&lake), exports, asked, told, options.flush, look, retention);
         Ok(Self { profiles, lake, keeper })
     }
 
@@ -146,10 +142,11 @@ impl Keeper {
     fn start(
         lake: Arc<Lake>,
         mut exports: Exports,
+        profiles: Profiles,
         told: Arc<Mutex<String>>,
         flush: Duration,
         look: Duration,
-        keep: Keep,
+        retention: Retention,
     ) -> Self {
         let mut keeper = Self { ends: Vec::new(), threads: Vec::new() };
         let other = Arc::clone(&lake);
@@ -165,10 +162,10 @@ impl Keeper {
             // Rules come before what is counted by them.
             let provisioned = exports.provision(now());
             let merged = lake.compact_for(now(), |tenant| exports.is_provisioned(tenant));
-            let expired = lake.expire(keep, now());
+            let expired = lake.expire(&retention, now());
             blocks.tell(merged.map(drop).and(expired.map(drop)).map_err(anyhow::Error::from));
             let closed = provisioned.and(exports.close(now()));
-            let text = metrics::text(&lake, &exports, now());
+            let text = metrics::text(&lake, &exports, &profiles.left_out(), now());
             let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
             // Nothing rather than what is not true any more.
             metrics_of.tell(closed.and(match text {
@@ -227,6 +224,16 @@ impl Trouble {
             Err(_) => {}
         }
     }
+}
+
+/// How long profiles are remembered: a retry that is taken, of samples that were of a time ahead at first, was not forgotten.
+fn remembered(shares: &PerTenant<Share>) -> Nanos {
+    let limits = shares.all().map(|share| &share.limits);
+    let times = limits.map(|limits| {
+        let times = [limits.oldest, limits.newest].map(|time| time.map_or(u64::MAX, Nanos::get));
+        times.into_iter().fold(0, u64::saturating_add)
+    });
+    Nanos::new(times.max().unwrap_or_default())
 }
 
 pub(super) fn nanos(time: Duration) -> Nanos {

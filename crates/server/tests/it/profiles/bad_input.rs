@@ -84,8 +84,8 @@ fn gzip_that_is_cut_or_stands_for_too_much_is_refused() {
     // 10 GiB of zeros in 10 MiB: members of gzip one behind the other are one stream.
     let bomb = gzip(&vec![0; 64 << 20]).repeat(160);
     request.series[0].samples[0].raw_profile = bomb.clone();
-    store.check((PUSH, PROTO), request.encode_to_vec(), 429, "more than 4194304 bytes");
-    store.check((PUSH, PROTO), bomb.clone(), 429, "more than 268435456 bytes");
+    store.check((PUSH, PROTO), request.encode_to_vec(), 400, "more than 4194304 bytes");
+    store.check((PUSH, PROTO), bomb.clone(), 400, "more than 268435456 bytes");
     store.check((INGEST, ""), bomb.clone(), 413, "more than 4194304 bytes");
     store.check(("/ingest?name=shop.cpu", ""), bomb.clone(), 413, "more than 33554432 bytes");
     store.check((OTLP, "application/x-protobuf"), bomb, 413, "more than 268435456 bytes");
@@ -177,7 +177,7 @@ fn a_million_labels_are_refused() {
     // As many as one profile of 4 MiB has room for.
     let label = Label { key: 1, str: 1, ..Label::default() };
     let many = wrong(|it| it.sample[0].label = vec![label; 600_000]);
-    store.check((PUSH, PROTO), push("shop", &many).encode_to_vec(), 429, "more than 100 labels");
+    store.check((PUSH, PROTO), push("shop", &many).encode_to_vec(), 400, "more than 100 labels");
     let path = format!("/ingest?name=shop.cpu%7B{}%7D", "a%3D1,".repeat(4_000));
     assert_eq!(store.post(&path, "", "main 1").status, 431, "a head has 16 KiB");
     store.finish();

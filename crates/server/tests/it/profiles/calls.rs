@@ -116,8 +116,8 @@ fn failures_have_a_code_and_words_in_every_framing() {
     let gzipped = [("grpc-encoding", "gzip")];
     check(PUSH, &gzipped, frame(b"\x1f\x8b\x08 no gzip", true), ("3", "gzip"));
     // Both what comes and what that stands for are bounded.
-    check(PUSH, &[], frame(&[0; 4_097], false), ("8", "more than 4101 bytes"));
-    check(PUSH, &gzipped, frame(&gzip(&[0; 4_097]), true), ("8", "more than 4096 bytes"));
+    check(PUSH, &[], frame(&[0; 4_097], false), ("3", "more than 4101 bytes"));
+    check(PUSH, &gzipped, frame(&gzip(&[0; 4_097]), true), ("3", "more than 4096 bytes"));
 
     let reply = store.post(Version::HTTP_11, PUSH, &GRPC, nothing());
     assert_eq!(reply.status, 505, "there are no trailers without HTTP/2");
@@ -170,6 +170,35 @@ fn who_sends_too_much_is_told_when_to_come_again() {
     assert_eq!(grpc(&store, PUSH, &[two], &body).trailer("grpc-status"), Some("0"));
     let reply = grpc(&store, PUSH, &[], &body);
     assert_eq!(failure(&reply).1, "16");
+}
+
+/// Compressed bytes are not what costs.
+#[test]
+fn what_is_sent_is_counted_as_it_is_unpacked() {
+    let limits = Limits { burst_bytes: 1, bytes_per_second: 1_000, ..Limits::default() };
+    let store = Store::start_with(limits, true, |_from, _to| true);
+    let functions: Vec<(String, i64)> = (0..500).map(|n| (format!("work_{n:08}"), 1)).collect();
+    let functions: Vec<(&str, i64)> =
+        functions.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+    let mut request = push("shop", &pprof(&functions));
+    let plain = request.encode_to_vec().len();
+    let packed = gzip(&request.series[0].samples[0].raw_profile);
+    request.series[0].samples[0].raw_profile = packed;
+    let body = request.encode_to_vec();
+    assert!(body.len() < plain / 2, "{} and {plain}", body.len());
+    for (tenant, path, kind, body) in [
+        ("a", PUSH, "application/proto", body.clone()),
+        ("b", PUSH, "application/proto", gzip(&body)),
+        ("c", "/ingest?name=shop.cpu", "", gzip("main;work 1\n".repeat(2_000).as_bytes())),
+    ] {
+        let fields = [("content-type", kind), ("x-scope-orgid", tenant)];
+        let reply = store.post(Version::HTTP_11, path, &fields, body.clone());
+        assert_eq!(reply.status, 200, "{tenant}: {}", reply.text());
+        let reply = store.post(Version::HTTP_11, path, &fields, body);
+        let seconds: usize = reply.field("retry-after").unwrap().parse().unwrap();
+        let expected = if tenant == "c" { 24 } else { plain / 1_000 };
+        assert!((expected..expected + 2).contains(&seconds), "{tenant}: {seconds} s, {expected}");
+    }
 }
 
 #[test]

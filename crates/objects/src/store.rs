@@ -16,6 +16,8 @@ const LOCK: &str = ".lock";
 /// How often the lock of a folder is tried, and how long between.
 const LOCK_TRIES: u32 = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
+/// What names of files that are written, and have no name yet, begin and end with, and how long they are.
+const PART: (&str, &str, usize) = (".", ".part", ".123456.part".len());
 /// How much of a file is given at a time.
 const PIECE: usize = 256 << 10;
 
@@ -65,7 +67,8 @@ impl Store {
     }
 
     /// Takes a folder for this process alone, until what is given is dropped; a bucket is not locked. It waits half a second for one who
-    /// is ending: a process that was started and does not run its own program yet has the files of the one that started it.
+    /// is ending: a process that was started and does not run its own program yet has the files of the one that started it. What a process that
+    /// was killed did not finish writing there is removed.
     ///
     /// # Errors
     ///
@@ -78,7 +81,10 @@ impl Store {
         let file = file.map_err(failed)?;
         for _ in 0..LOCK_TRIES {
             match file.try_lock() {
-                Ok(()) => return Ok(Some(file)),
+                Ok(()) => {
+                    remove_parts(folder)?;
+                    return Ok(Some(file));
+                }
                 Err(TryLockError::WouldBlock) => {
                     #[expect(
                         clippy::disallowed_methods,
@@ -276,9 +282,10 @@ fn create(path: &Path, bytes: &[u8], sync: Sync) -> io::Result<bool> {
     }
     let folder = path.parent().unwrap_or(Path::new(""));
     create_folder(folder, sync)?;
+    let (begin, end, _) = PART;
     let mut part = tempfile::Builder::new()
-        .prefix(".")
-        .suffix(".part")
+        .prefix(begin)
+        .suffix(end)
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder)?;
     part.write_all(bytes)?;
@@ -311,6 +318,22 @@ fn create_folder(folder: &Path, sync: Sync) -> io::Result<()> {
     }
     let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
     File::open(above)?.sync_all()
+}
+
+/// Removes what was not finished in a folder that nobody else writes to.
+fn remove_parts(folder: &Path) -> Result<(), Error> {
+    let (begin, end, len) = PART;
+    let names = list(folder).map_err(|source| Error::Io { path: folder.to_owned(), source })?;
+    let is_part =
+        |name: &&String| name.len() == len && name.starts_with(begin) && name.ends_with(end);
+    for name in names.iter().filter(is_part) {
+        let path = folder.join(name);
+        // A folder of that name is somebody's own.
+        if path.symlink_metadata().is_ok_and(|it| it.is_file()) {
+            fs::remove_file(&path).map_err(|source| Error::Io { path, source })?;
+        }
+    }
+    Ok(())
 }
 
 fn list(folder: &Path) -> io::Result<BTreeSet<String>> {
@@ -362,6 +385,55 @@ mod tests {
         assert_eq!(bytes, [bytes[0]; 100]);
         assert_eq!(list(path.parent().unwrap()).unwrap(), ["one".to_owned()].into());
     }
+
+    /// A process that takes a folder, and is killed in the middle of writing into it.
+    #[test]
+    fn what_a_killed_process_did_not_finish_is_removed_by_the_next_that_takes_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let io = Io::start().unwrap();
+        let url = folder.path().to_str().unwrap();
+        let store = Store::open(url, &io).unwrap();
+        if let Some(place) = std::env::var_os(WRITES_TO) {
+            let store = Store::open(place.to_str().unwrap(), &io).unwrap();
+            let _lock = store.lock().unwrap();
+            let bytes = vec![7; 8 << 20];
+            // Some hundred megabytes, should nobody kill it.
+            (0..64).for_each(|n| drop(store.create(&n.to_string(), bytes.clone(), Sync::AtOnce)));
+            return;
+        }
+        let names = || store.list("").unwrap();
+        let parts = || names().into_iter().filter(|name| name.ends_with(".part")).count();
+        for _ in 0..20 {
+            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+            let this = "store::tests::what_a_killed_process_did_not_finish_is_removed_by_the_next_that_takes_the_folder";
+            command.args([this, "--exact"]).env(WRITES_TO, url).stdout(std::process::Stdio::null());
+            let mut child = command.spawn().unwrap();
+            while parts() == 0 {
+                assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+                thread::yield_now();
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            if parts() > 0 {
+                break;
+            }
+        }
+        assert!(parts() > 0, "it was never killed while it wrote");
+        // What is not ours stays.
+        for name in [".mine.part", "notes.part", ".123456.parts"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let whole = names().into_iter().filter(|name| name.parse::<u64>().is_ok()).count();
+        let lock = store.lock().unwrap();
+        let left = names();
+        assert_eq!(left.iter().filter(|name| name.parse::<u64>().is_ok()).count(), whole);
+        let parts: Vec<&String> = left.iter().filter(|name| name.ends_with(".part")).collect();
+        assert_eq!(parts, [".mine.part", "notes.part"]);
+        drop(lock);
+    }
+
+    /// Has the test of a killed process be that process.
+    const WRITES_TO: &str = "THROUGHLINE_WRITES_TO";
 
     #[test]
     fn what_is_no_place_is_refused() {

@@ -236,7 +236,7 @@ fn tenants_have_limits_and_keep_what_their_own_say() {
     }
     // Each of both by its own bounds, first the time and then the length.
     let (status, said) = push("shop.cpu", &small, &ago(120), "main 1\n");
-    assert!(status == 422 && said.contains("60 s are taken"), "{status} {said}");
+    assert!(status == 422 && said.contains("60.0 s are taken"), "{status} {said}");
     assert_eq!(push("shop.cpu", &large, &ago(120), "main 1\n").0, 200);
     let long = format!("main;{} 1\n", "x".repeat(5_000));
     let (status, said) = push("shop.cpu", &small, &ago(5), &long);

@@ -109,9 +109,9 @@ fn set(share: &mut Share, key: &str, value: &DeValue<'_>) -> anyhow::Result<()> 
     match key {
         "rate" => limits.bytes_per_second = size(value, u64::MAX)?,
         "burst" => limits.burst_bytes = size(value, u64::MAX)?,
-        "body" => limits.body_bytes = size(value, MAX_BODY_BYTES)? as usize,
+        "body" => limits.body_bytes = usize::try_from(size(value, MAX_BODY_BYTES)?)?,
         "profile" => {
-            let bytes = size(value, MAX_PROFILE_BYTES)? as usize;
+            let bytes = usize::try_from(size(value, MAX_PROFILE_BYTES)?)?;
             (limits.profile_bytes, limits.text_bytes) = (bytes, bytes);
         }
         "labels" => limits.label_names = count(value, 1, MAX_LABELS)?,
@@ -150,7 +150,7 @@ fn count(value: &DeValue<'_>, least: u64, most: u64) -> anyhow::Result<usize> {
     let number =
         value.as_integer().and_then(|it| u64::from_str_radix(it.as_str(), it.radix()).ok());
     match number {
-        Some(number) if (least..=most).contains(&number) => Ok(number as usize),
+        Some(number) if (least..=most).contains(&number) => Ok(usize::try_from(number)?),
         _ => bail!("expected a whole number from {least} to {most}"),
     }
 }

@@ -320,7 +320,8 @@ fn create_folder(folder: &Path, sync: Sync) -> io::Result<()> {
     File::open(above)?.sync_all()
 }
 
-/// Removes what was not finished in a folder that nobody else writes to.
+/// Removes what was not finished in a folder that was taken. Somebody who writes to it without that is told that it failed, and has lost nothing: no
+/// name was given yet.
 fn remove_parts(folder: &Path) -> Result<(), Error> {
     let (begin, end, len) = PART;
     let names = list(folder).map_err(|source| Error::Io { path: folder.to_owned(), source })?;

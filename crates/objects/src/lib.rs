@@ -12,8 +12,11 @@ mod bucket;
 #[path = "no_bucket.rs"]
 mod bucket;
 mod error;
+mod faults;
 mod store;
 
 pub use bucket::Io;
 pub use error::Error;
+#[cfg(feature = "faults")]
+pub use faults::{Deed, Faults};
 pub use store::{Store, Sync};

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::bucket::{Bucket, Io};
 use crate::error::Error;
+use crate::faults::Deed;
 
 /// Name of the file in a folder that whoever has the folder holds locked.
 const LOCK: &str = ".lock";
@@ -26,6 +27,8 @@ const PIECE: usize = 256 << 10;
 pub struct Store {
     url: String,
     place: Place,
+    #[cfg(feature = "faults")]
+    faults: Option<std::sync::Arc<dyn crate::faults::Faults>>,
 }
 
 #[derive(Debug, Clone)]
@@ -54,7 +57,46 @@ impl Store {
             }
             Some(_) => return Err(refused()),
         };
-        Ok(Self { url: url.to_owned(), place })
+        Ok(Self {
+            url: url.to_owned(),
+            place,
+            #[cfg(feature = "faults")]
+            faults: None,
+        })
+    }
+
+    /// The same, where something goes wrong.
+    #[cfg(feature = "faults")]
+    #[must_use]
+    pub fn with_faults(self, faults: std::sync::Arc<dyn crate::faults::Faults>) -> Self {
+        Self { faults: Some(faults), ..self }
+    }
+
+    /// Does something with a name, between what goes wrong before it and after.
+    #[cfg(feature = "faults")]
+    fn deed<T>(
+        &self,
+        deed: Deed,
+        name: &str,
+        work: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let failed = |source| Error::Io { path: PathBuf::from(name), source };
+        let Some(faults) = &self.faults else { return work() };
+        faults.before(deed, name).map_err(failed)?;
+        let done = work()?;
+        faults.after(deed, name).map_err(failed)?;
+        Ok(done)
+    }
+
+    #[cfg(not(feature = "faults"))]
+    #[expect(clippy::unused_self, reason = "a test's store has faults here")]
+    fn deed<T>(
+        &self,
+        _deed: Deed,
+        _name: &str,
+        work: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        work()
     }
 
     /// The folder; `None` for a bucket.
@@ -104,11 +146,13 @@ impl Store {
     ///
     /// [`Error::TooLong`] for more than `most` bytes; this and all that follow: [`Error::Io`], [`Error::Store`].
     pub fn get(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>, Error> {
-        let found = match &self.place {
-            Place::Folder(folder) => read(&folder.join(name), most)?,
-            Place::Bucket(bucket) => bucket.get(name, most)?,
-        };
-        self.bounded(name, found, most)
+        self.deed(Deed::Read, name, || {
+            let found = match &self.place {
+                Place::Folder(folder) => read(&folder.join(name), most)?,
+                Place::Bucket(bucket) => bucket.get(name, most)?,
+            };
+            self.bounded(name, found, most)
+        })
     }
 
     /// The bytes under each of these names, so many asked for at a time.
@@ -183,13 +227,13 @@ impl Store {
     ///
     /// As [`Self::get`].
     pub fn create(&self, name: &str, bytes: Vec<u8>, sync: Sync) -> Result<bool, Error> {
-        match &self.place {
+        self.deed(Deed::Create, name, || match &self.place {
             Place::Folder(folder) => {
                 let path = folder.join(name);
                 create(&path, &bytes, sync).map_err(|source| Error::Io { path, source })
             }
             Place::Bucket(bucket) => bucket.create(name, bytes),
-        }
+        })
     }
 
     /// Removes what is under a name, if anything is.
@@ -198,7 +242,7 @@ impl Store {
     ///
     /// As [`Self::get`].
     pub fn remove(&self, name: &str) -> Result<(), Error> {
-        match &self.place {
+        self.deed(Deed::Remove, name, || match &self.place {
             Place::Folder(folder) => {
                 let path = folder.join(name);
                 match fs::remove_file(&path) {
@@ -209,7 +253,7 @@ impl Store {
                 }
             }
             Place::Bucket(bucket) => bucket.remove(name),
-        }
+        })
     }
 
     /// All names below one, from it on; of a folder those that lie in it.

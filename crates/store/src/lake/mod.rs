@@ -140,7 +140,15 @@ impl Lake {
     ///
     /// [`Error::Objects`], [`Error::Catalogue`], [`Error::NoCatalogue`], [`Error::Missing`].
     pub fn open(url: &str, io: &Io, settings: Settings, now: Timestamp) -> Result<Self, Error> {
-        let store = Store::open(url, io)?;
+        Self::over(Store::open(url, io)?, settings, now)
+    }
+
+    /// The same of a folder or a bucket that is open.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn over(store: Store, settings: Settings, now: Timestamp) -> Result<Self, Error> {
         let lock = store.lock()?;
         let catalogue = Catalogue::open(&catalogue_url(&store, &settings)?, &data(&store), now)?;
         let board = Mutex::new(Board::new(catalogue.epoch()));

@@ -19,7 +19,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 /// Some day's midnight.
 const DAY_NS: i64 = 20_000 * 86_400 * SECOND_NS;
 
-const fn at(second: i64) -> Timestamp {
+pub(crate) const fn at(second: i64) -> Timestamp {
     Timestamp::from_nanos(DAY_NS + second * SECOND_NS)
 }
 
@@ -28,12 +28,12 @@ fn open(folder: &Path, now: Timestamp) -> Lake {
     Lake::open(folder.to_str().unwrap(), &io, Settings::default(), now).unwrap()
 }
 
-fn tenant(name: &str) -> Tenant {
+pub(crate) fn tenant(name: &str) -> Tenant {
     Tenant::new(name).unwrap()
 }
 
 /// A sample of this function, second and value.
-fn samples(function: &str, second: i64, value: i64, profile: u128) -> Batch {
+pub(crate) fn samples(function: &str, second: i64, value: i64, profile: u128) -> Batch {
     let mut batch = Batch::new();
     let function = batch.text(function);
     let frame = batch.frame(Frame { function, ..Frame::default() });
@@ -45,12 +45,12 @@ fn samples(function: &str, second: i64, value: i64, profile: u128) -> Batch {
     batch
 }
 
-fn blocks_in(folder: &Path) -> BTreeSet<PathBuf> {
+pub(crate) fn blocks_in(folder: &Path) -> BTreeSet<PathBuf> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     paths.filter(|path| path.extension().is_some_and(|ending| ending == "parquet")).collect()
 }
 
-fn sum(lake: &Lake, tenant: &Tenant) -> i64 {
+pub(crate) fn sum(lake: &Lake, tenant: &Tenant) -> i64 {
     let selection = Selection { detail: Detail::Totals, ..Selection::all() };
     let found = lake.select(tenant, &selection).unwrap();
     found.samples().iter().map(|sample| sample.value).sum()

@@ -9,4 +9,5 @@ mod blocks;
 mod catalogue;
 mod cut;
 mod exports;
+mod faults;
 mod lake;

@@ -18,12 +18,15 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use futures_util::StreamExt;
 use mapper::PeriodRules;
+use objects::Io;
+use store::lake::Reader;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tracedir::{ClassCache, ReadOptions, Recording};
 
 use crate::error::Error;
 use crate::items::Items;
+use crate::profiles::{self, Profiles};
 use crate::source::{Lost, Progress, Recordings};
 use crate::table::{Catalog, PUBLIC};
 use crate::typed::{self, Files, is_exported};
@@ -67,6 +70,7 @@ pub struct Database {
 enum Asked {
     Recordings(Arc<Recordings>),
     Exported(Arc<Files>),
+    Profiles(Arc<Profiles>),
 }
 
 impl std::fmt::Debug for Database {
@@ -91,14 +95,46 @@ impl Database {
         if exported > 0 && exported < paths.len() {
             return Err(Error::Mixed);
         }
-        let (asked, progress) = if exported > 0 {
-            (Asked::Exported(Arc::new(Files::open(paths)?)), Arc::default())
+        let (asked, progress, catalog): (_, _, Arc<dyn CatalogProvider>) = if exported > 0 {
+            let files = Arc::new(Files::open(paths)?);
+            let catalog = typed::Catalog::new(Arc::clone(&files));
+            (Asked::Exported(files), Arc::default(), Arc::new(catalog))
         } else {
             let recording = Recording::open_as(paths, options, &mut ClassCache::default())?;
             let recordings = Arc::new(Recordings::new(recording));
             let progress = Arc::clone(&recordings.progress);
-            (Asked::Recordings(recordings), progress)
+            let paths = paths.iter().map(|path| path.as_ref().to_owned()).collect();
+            let threads = NonZeroUsize::new(limits.threads);
+            let analysing = mapper::Options { threads, ..mapper::Options::default() };
+            let items = Items::new(paths, analysing, periods, Arc::clone(&recordings));
+            let catalog = Catalog::new(&recordings, items);
+            (Asked::Recordings(recordings), progress, Arc::new(catalog))
         };
+        Self::start(asked, progress, catalog, limits)
+    }
+
+    /// Opens the blocks of a profile store: a folder, a bucket, or one block's file. Which blocks there are is asked of the catalogue at
+    /// a URL, or of the folder's own; where there is none, of the blocks.
+    ///
+    /// # Errors
+    /// [`Error::Profiles`]; [`Error::Io`] when no thread can be started.
+    pub fn open_profiles(
+        place: &str,
+        catalogue: Option<&str>,
+        limits: &Limits,
+    ) -> Result<Self, Error> {
+        let io = Io::start().map_err(store::Error::from)?;
+        let profiles = Arc::new(Profiles(Reader::open(place, catalogue, &io)?));
+        let catalog = profiles::Catalog(Arc::clone(&profiles));
+        Self::start(Asked::Profiles(profiles), Arc::default(), Arc::new(catalog), limits)
+    }
+
+    fn start(
+        asked: Asked,
+        progress: Arc<Progress>,
+        catalog: Arc<dyn CatalogProvider>,
+        limits: &Limits,
+    ) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(limits.threads.max(1))
             .thread_stack_size(STACK_BYTES)
@@ -114,16 +150,6 @@ impl Database {
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema("throughline", PUBLIC);
         let context = SessionContext::new_with_config_rt(config, environment);
-        let catalog: Arc<dyn CatalogProvider> = match &asked {
-            Asked::Exported(files) => Arc::new(typed::Catalog::new(Arc::clone(files))),
-            Asked::Recordings(recordings) => {
-                let paths = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-                let threads = NonZeroUsize::new(limits.threads);
-                let analysing = mapper::Options { threads, ..mapper::Options::default() };
-                let items = Items::new(paths, analysing, periods, Arc::clone(recordings));
-                Arc::new(Catalog::new(recordings, items))
-            }
-        };
         context.register_catalog("throughline", catalog);
         Ok(Self { context, asked, progress, runtime })
     }
@@ -170,6 +196,7 @@ impl Database {
         match &self.asked {
             Asked::Recordings(recordings) => recordings.bytes(),
             Asked::Exported(files) => files.bytes(),
+            Asked::Profiles(profiles) => profiles.0.bytes(),
         }
     }
 
@@ -179,6 +206,7 @@ impl Database {
         match &self.asked {
             Asked::Recordings(recordings) => recordings.lost(),
             Asked::Exported(files) => files.lost(),
+            Asked::Profiles(_) => Lost::default(),
         }
     }
 
@@ -187,7 +215,7 @@ impl Database {
     pub fn findings(&self) -> (Vec<String>, u64) {
         match &self.asked {
             Asked::Recordings(recordings) => recordings.findings(),
-            Asked::Exported(_) => (Vec::new(), 0),
+            Asked::Exported(_) | Asked::Profiles(_) => (Vec::new(), 0),
         }
     }
 }

@@ -40,6 +40,12 @@ pub enum Error {
         /// The table.
         table: String,
     },
+    /// Blocks of profiles cannot be read.
+    #[error(transparent)]
+    Profiles(Box<store::Error>),
+    /// More stacks than one question can tell apart.
+    #[error("the blocks have more than {} stacks: ask fewer of them", crate::profiles::MAX_STACKS)]
+    TooManyStacks,
     /// The table of periods is asked for, and none are defined.
     #[error("no periods are defined for the table phases: --period 'NAME : BEGIN : END'")]
     NoPeriods,
@@ -75,6 +81,12 @@ pub enum Error {
 impl From<tracedir::Error> for Error {
     fn from(error: tracedir::Error) -> Self {
         Self::Trace(Box::new(error))
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        Self::Profiles(Box::new(error))
     }
 }
 

@@ -59,6 +59,11 @@ impl Times {
         }
     }
 
+    /// The first and the last time that remain, both included.
+    pub(crate) const fn bounds(&self) -> (Timestamp, Timestamp) {
+        (Timestamp::from_nanos(*self.range.start()), Timestamp::from_nanos(*self.range.end()))
+    }
+
     fn narrow(&mut self, range: &RangeInclusive<i64>) {
         let begin = *self.range.start().max(range.start());
         let end = *self.range.end().min(range.end());

@@ -3,7 +3,7 @@
 //! In go paths and a question, out come rows. What a question does not ask for is not read: conditions on the time pass
 //! over packets, conditions on the class over event records, and of the others only the columns that are asked for are
 //! decoded ([`filter`]). What analyses find in the event records are tables of their own ([`items`]). Event records can be
-//! kept as Parquet and asked there ([`typed`]). Printing rows is [`format`]; which columns there are stands in [`columns`].
+//! kept as Parquet and asked there ([`typed`]). Blocks of a profile store are asked by themselves ([`profiles`]). Printing rows is [`format`]; which columns there are stands in [`columns`].
 //!
 //! Vocabulary:
 //! - **table**: `events`, all event records; and one for each event record class, by its name ([`table`]);
@@ -32,6 +32,7 @@ mod error;
 mod filter;
 pub mod format;
 mod items;
+mod profiles;
 mod rows;
 mod scan;
 mod source;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, RecordBatchOptions,
-    StringViewBuilder, TimestampNanosecondBuilder,
+    Array, ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, MapBuilder, RecordBatch,
+    RecordBatchOptions, StringBuilder, StringViewBuilder, TimestampNanosecondBuilder,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::arrow::error::ArrowError;
+use model::samples::Labels;
 
 /// What a column holds; null where there is nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(crate) enum Type {
     Float,
     Text,
     Bool,
+    /// Names and values.
+    Labels,
 }
 
 impl Type {
@@ -28,6 +31,7 @@ impl Type {
             Self::Float => DataType::Float64,
             Self::Text => DataType::Utf8View,
             Self::Bool => DataType::Boolean,
+            Self::Labels => labels().finish().data_type().clone(),
         }
     }
 }
@@ -47,6 +51,7 @@ pub(crate) enum Value<'a> {
     Float(f64),
     Text(&'a str),
     Bool(bool),
+    Labels(&'a Labels),
 }
 
 impl Value<'_> {
@@ -60,6 +65,23 @@ impl<'a> Value<'a> {
     pub(crate) fn text(text: Option<&'a str>) -> Self {
         text.filter(|text| !text.is_empty()).map_or(Self::Null, Self::Text)
     }
+}
+
+fn labels() -> MapBuilder<StringBuilder, StringBuilder> {
+    MapBuilder::new(None, StringBuilder::new(), StringBuilder::new())
+}
+
+fn append_labels(cells: &mut MapBuilder<StringBuilder, StringBuilder>, value: Value<'_>) {
+    let labels = match value {
+        Value::Labels(labels) => Some(labels),
+        _ => None,
+    };
+    for (name, value) in labels.iter().flat_map(|labels| labels.iter()) {
+        cells.keys().append_value(name);
+        cells.values().append_value(value);
+    }
+    let appended = cells.append(labels.is_some());
+    debug_assert!(appended.is_ok(), "as many names as values");
 }
 
 /// Collects rows.
@@ -77,6 +99,7 @@ enum Cells {
     Float(Float64Builder),
     Text(StringViewBuilder),
     Bool(BooleanBuilder),
+    Labels(MapBuilder<StringBuilder, StringBuilder>),
 }
 
 impl Cells {
@@ -86,6 +109,7 @@ impl Cells {
             DataType::Int64 => Self::Int(Int64Builder::new()),
             DataType::Float64 => Self::Float(Float64Builder::new()),
             DataType::Boolean => Self::Bool(BooleanBuilder::new()),
+            DataType::Map(..) => Self::Labels(labels()),
             _ => Self::Text(crate::build::texts()),
         }
     }
@@ -104,6 +128,7 @@ impl Cells {
             (Self::Text(cells), _) => cells.append_null(),
             (Self::Bool(cells), Value::Bool(truth)) => cells.append_value(truth),
             (Self::Bool(cells), _) => cells.append_null(),
+            (Self::Labels(cells), value) => append_labels(cells, value),
         }
     }
 
@@ -114,6 +139,7 @@ impl Cells {
             Self::Float(cells) => Arc::new(cells.finish()),
             Self::Text(cells) => Arc::new(cells.finish()),
             Self::Bool(cells) => Arc::new(cells.finish()),
+            Self::Labels(cells) => Arc::new(cells.finish()),
         }
     }
 }

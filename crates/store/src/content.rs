@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use model::samples::Series;
+use model::samples::{Batch, Frame, Series, StackId};
 use sha2::{Digest as _, Sha256};
 
 /// The first 16 bytes of SHA-256 over content.
@@ -60,6 +60,24 @@ pub fn of_series(series: &Series) -> Digest {
     for (name, value) in series.labels.iter() {
         text(&mut hash, name);
         text(&mut hash, value);
+    }
+    Digest::finish(hash)
+}
+
+/// Of a stack: of all that its frames say, the innermost first.
+#[must_use]
+pub fn of_stack(batch: &Batch, stack: StackId) -> Digest {
+    let mut hash = Sha256::new();
+    for frame in batch.frames_of(stack) {
+        let frame = batch.frame_of(frame);
+        let Frame { function, system_name, file, kind, mapping, build_id, .. } = frame;
+        for id in [function, system_name, file, kind, mapping, build_id] {
+            text(&mut hash, batch.text_of(id));
+        }
+        hash.update(frame.line.to_le_bytes());
+        hash.update(frame.start_line.to_le_bytes());
+        hash.update([u8::from(frame.is_inlined)]);
+        hash.update(frame.address.to_le_bytes());
     }
     Digest::finish(hash)
 }

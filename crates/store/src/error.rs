@@ -43,6 +43,14 @@ pub enum Error {
         /// What it is.
         source: Box<Error>,
     },
+    /// Something is wrong with a file that is not named as a block.
+    #[error("file {name}")]
+    File {
+        /// Which one.
+        name: String,
+        /// What it is.
+        source: Box<Error>,
+    },
     /// The bytes of a block are not those that its name says.
     #[error("block {name}: its bytes are not those that its name says")]
     Changed {
@@ -54,6 +62,12 @@ pub enum Error {
     Gone {
         /// Which one.
         name: Box<BlockName>,
+    },
+    /// A place that is asked and has no blocks.
+    #[error("{place}: no folder, bucket or file with blocks of samples")]
+    NoBlocks {
+        /// Which one.
+        place: String,
     },
     /// The place of blocks.
     #[error(transparent)]

@@ -28,6 +28,7 @@ Examples:
   throughline sql --period 'req : svc:begin : svc:end' --period-key 'req : id' 'select * from phases' ust/
   throughline sql 'show tables' session/                which there are; 'describe sched_switch': their columns
   throughline sql 'select * from sched_switch' --format parquet -w switches.parquet kernel/
+  throughline sql --profiles throughline-data/profiles 'select function, sum(value) from samples group by 1 order by 2 desc limit 10'
   throughline sql 'explain analyze select ...' kernel/  what was read for it
 
 Exit code 1: some of the data cannot be read, the answer is of the rest. See docs/sql.md.";
@@ -39,8 +40,14 @@ pub(crate) struct Args {
     #[arg(value_name = "SQL")]
     question: String,
     /// Folders with traces in or below them: sessions, chunks, single traces; or files of `throughline chunk export`
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required_unless_present = "profiles", value_name = "PATH")]
     paths: Vec<PathBuf>,
+    /// Ask a profile store's blocks: a folder, a bucket (s3://bucket/prefix) or one block; a store may be running there
+    #[arg(long, value_name = "PLACE", conflicts_with = "paths")]
+    profiles: Option<String>,
+    /// Where the catalogue of the blocks is (sqlite:PATH or postgres://…); a folder has it inside
+    #[arg(long, value_name = "URL", requires = "profiles")]
+    catalogue: Option<String>,
     /// How rows are printed
     #[arg(long, value_enum, default_value_t = Form::Table)]
     format: Form,
@@ -92,6 +99,9 @@ fn open(args: &Args) -> anyhow::Result<Database> {
         memory_bytes: usize::try_from(args.memory).unwrap_or(usize::MAX),
         threads: args.threads.map_or_else(all, usize::from),
     };
+    if let Some(place) = &args.profiles {
+        return Ok(Database::open_profiles(place, args.catalogue.as_deref(), &limits)?);
+    }
     let periods = args.periods.rules()?;
     Database::open(&args.paths, &args.clocks.options(), periods, &limits).map_err(|error| {
         match error {

@@ -429,3 +429,79 @@ fn a_rule_that_is_made_by_pyroscopes_service_is_a_metric_soon_after() {
     let lag_s = field(&told, "throughline_export_lag_seconds{").unwrap();
     assert!(lag_s < 60.0, "{told}");
 }
+
+#[cfg(feature = "sql")]
+#[test]
+fn samples_in_sql_are_what_the_querier_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("profiles");
+    let place = data.to_str().unwrap();
+    let store = Store::start(&data, &["--cell", "1s"]);
+    for round in 0..3 {
+        assert_eq!(store.push("shop", &[], &format!("main;serve {}\n", 10 + round)).0, 200);
+        assert_eq!(store.push("till", &[], "main;idle 5\nmain;serve 7\n").0, 200);
+    }
+    let ask = |place: &str, question: &str| {
+        let mut command = Command::new(THROUGHLINE);
+        let output = command.args(["sql", "--format", "csv", "--profiles", place, question]);
+        let output = output.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output).trim_end().to_owned()
+    };
+    let sums = "select service, sum(value) from samples group by 1 order by 1";
+    let expected = |answer: &str| {
+        let [shop, till] = ["shop", "till"].map(|service| store.total(service));
+        assert_eq!((shop, till), (330_000_000, 360_000_000));
+        let rows: Vec<&str> = answer.lines().skip(1).collect();
+        assert_eq!(rows, [format!("shop,{shop}"), format!("till,{till}")]);
+    };
+    // Beside the store, and after it has merged what came.
+    expected(&ask(place, sums));
+    let is_merged = |name: &str| {
+        name.ends_with(".parquet") && name.rsplit('-').nth(2).is_some_and(|level| level != "0")
+    };
+    wait_for("a merge", || {
+        let files = fs::read_dir(&data).unwrap();
+        let mut names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names.any(|name| is_merged(&name)).then_some(())
+    });
+    expected(&ask(place, sums));
+    let functions = "select f.function, sum(s.value) from samples s join stacks f on f.stack = s.stack \
+                     where s.service = 'till' and s.time > '2020-01-01' group by 1 order by 1";
+    let rows = ask(place, functions);
+    let rows: Vec<&str> = rows.lines().skip(1).collect();
+    assert_eq!(rows, ["idle,150000000", "main,360000000", "serve,210000000"]);
+    let pods =
+        "select labels['pod'] as pod, count(*) from samples where service = 'shop' group by 1";
+    assert_eq!(ask(place, pods).lines().nth(1), Some("a,3"));
+    assert_eq!(
+        ask(place, "select count(*) from samples where time < '2020-01-01'").lines().nth(1),
+        Some("0")
+    );
+    // Without a catalogue, what blocks say of each other counts: sources of merges are still in the folder.
+    let copy = folder.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    for file in fs::read_dir(&data).unwrap() {
+        let file = file.unwrap();
+        if file.file_name().to_str().unwrap().ends_with(".parquet") {
+            fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
+    }
+    expected(&ask(copy.to_str().unwrap(), sums));
+    // One block alone, under a name that says nothing: no tenant.
+    let mut blocks = fs::read_dir(&copy).unwrap().map(|file| file.unwrap().path());
+    let alone = folder.path().join("alone.parquet");
+    fs::copy(blocks.next().unwrap(), &alone).unwrap();
+    let rows = ask(alone.to_str().unwrap(), "select count(*) > 0, count(tenant) from samples");
+    assert_eq!(rows.lines().nth(1), Some("true,0"));
+    fs::write(&alone, "no block").unwrap();
+    let mut command = Command::new(THROUGHLINE);
+    let refused = command.args(["sql", "--profiles", alone.to_str().unwrap(), sums]).output();
+    let refused = refused.unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("alone.parquet"), "{}", stderr(&refused));
+    let refused = Command::new(THROUGHLINE).args(["sql", "--profiles", "/nowhere", sums]).output();
+    let refused = refused.unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("/nowhere"), "{}", stderr(&refused));
+}

@@ -103,13 +103,55 @@ fn header_of(metadata: &ParquetMetaData) -> Result<Header, Error> {
 ///
 /// Those of [`header`]; [`Error::NoBlock`] for other columns than a block's; [`Error::Damaged`]. The batch has what was read until then.
 pub fn read_into(bytes: &Bytes, selection: &Selection<'_>, batch: &mut Batch) -> Result<(), Error> {
-    guarded(|| read_groups(bytes, selection, batch))
+    guarded(|| read_groups(bytes, None, selection, batch))
 }
 
-fn read_groups(bytes: &Bytes, selection: &Selection<'_>, batch: &mut Batch) -> Result<(), Error> {
+/// The numbers of the row groups of a block that may have something of what is selected and of a service, as far as their statistics say.
+///
+/// # Errors
+///
+/// As [`header`].
+pub fn groups(
+    bytes: &Bytes,
+    selection: &Selection<'_>,
+    service: Option<&str>,
+) -> Result<Vec<usize>, Error> {
+    guarded(|| {
+        let metadata = ArrowReaderMetadata::load(bytes, ArrowReaderOptions::default())?;
+        header_of(metadata.metadata())?;
+        let wants = |group: &RowGroupMetaData| {
+            let may_have_service =
+                service.is_none_or(|service| may_have_text(group, schema::SERVICE, service));
+            may_have_service && may_have(group, selection)
+        };
+        let groups = metadata.metadata().row_groups().iter().enumerate();
+        Ok(groups.filter(|(_, group)| wants(group)).map(|(number, _)| number).collect())
+    })
+}
+
+/// Adds what is selected of one row group to a batch, so that a block of any length is read with the memory of a row group.
+///
+/// # Errors
+///
+/// As [`read_into`].
+pub fn read_group_into(
+    bytes: &Bytes,
+    number: usize,
+    selection: &Selection<'_>,
+    batch: &mut Batch,
+) -> Result<(), Error> {
+    guarded(|| read_groups(bytes, Some(number), selection, batch))
+}
+
+fn read_groups(
+    bytes: &Bytes,
+    only: Option<usize>,
+    selection: &Selection<'_>,
+    batch: &mut Batch,
+) -> Result<(), Error> {
     // What is not selected is known as that.
     let mut known: HashMap<Digest, Option<SeriesId>> = HashMap::new();
-    for_each_group(bytes, selection, |group| {
+    for_each_group(bytes, only, selection, |group| {
         let mut runs = group.runs(selection)?;
         let new: Vec<Run> =
             runs.iter().filter(|run| !known.contains_key(&run.series)).cloned().collect();
@@ -147,7 +189,7 @@ fn read_series(
 ) -> Result<(), Error> {
     let selection = Selection { times, ..Selection::all() };
     let mut known = HashSet::new();
-    for_each_group(bytes, &selection, |group| {
+    for_each_group(bytes, None, &selection, |group| {
         let mut runs = group.runs(&selection)?;
         runs.retain(|run| known.insert(run.series));
         found.extend(group.series(&runs)?);
@@ -155,9 +197,10 @@ fn read_series(
     })
 }
 
-/// Visits the row groups that have something of what is selected.
+/// Visits the row groups, or the only one, that have something of what is selected.
 fn for_each_group(
     bytes: &Bytes,
+    only: Option<usize>,
     selection: &Selection<'_>,
     mut visit: impl FnMut(&Group<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -169,7 +212,7 @@ fn for_each_group(
     let mut first = 0;
     for (number, group) in metadata.metadata().row_groups().iter().enumerate() {
         let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX);
-        if may_have(group, selection) {
+        if only.is_none_or(|only| only == number) && may_have(group, selection) {
             visit(&Group { bytes, metadata: &metadata, number, first, rows })?;
         }
         first = first.saturating_add(rows);
@@ -179,27 +222,16 @@ fn for_each_group(
 
 /// Whether a row group may have something of what is selected, as far as its statistics say.
 fn may_have(group: &RowGroupMetaData, selection: &Selection<'_>) -> bool {
-    let column = |name: &str| {
-        let column = group.columns().iter().find(|it| it.column_path().string() == name)?;
-        column.statistics()
-    };
-    if let (Some(wanted), Some(Statistics::ByteArray(types))) =
-        (selection.profile_type, column(schema::TYPE))
-        && let (Some(least), Some(most)) = (types.min_bytes_opt(), types.max_bytes_opt())
-        // A bound that is cut short is no bound any more.
-        && types.min_is_exact()
-        && types.max_is_exact()
+    if let Some(wanted) = selection.profile_type
+        && !may_have_text(group, schema::TYPE, &wanted.to_string())
     {
-        let wanted = wanted.to_string();
-        if wanted.as_bytes() < least || wanted.as_bytes() > most {
-            return false;
-        }
+        return false;
     }
     let times = selection.times();
     let number =
         |name: &str,
          bound: fn(&parquet::file::statistics::ValueStatistics<i64>) -> Option<&i64>| {
-            match column(name) {
+            match statistics(group, name) {
                 Some(Statistics::Int64(statistics)) => bound(statistics).copied(),
                 _ => None,
             }
@@ -207,4 +239,21 @@ fn may_have(group: &RowGroupMetaData, selection: &Selection<'_>) -> bool {
     let begin = number(schema::BEGIN, |it| it.min_opt());
     let end = number(schema::END, |it| it.max_opt());
     begin.is_none_or(|begin| begin <= *times.end()) && end.is_none_or(|end| end >= *times.start())
+}
+
+/// Whether a column of a row group may have a text.
+fn may_have_text(group: &RowGroupMetaData, name: &str, wanted: &str) -> bool {
+    match statistics(group, name) {
+        // A bound that is cut short is no bound any more.
+        Some(Statistics::ByteArray(texts)) if texts.min_is_exact() && texts.max_is_exact() => {
+            let wanted = wanted.as_bytes();
+            texts.min_bytes_opt().is_none_or(|least| least <= wanted)
+                && texts.max_bytes_opt().is_none_or(|most| wanted <= most)
+        }
+        _ => true,
+    }
+}
+
+fn statistics<'g>(group: &'g RowGroupMetaData, name: &str) -> Option<&'g Statistics> {
+    group.columns().iter().find(|it| it.column_path().string() == name)?.statistics()
 }

@@ -198,6 +198,23 @@ async fn apply(
     Ok(())
 }
 
+/// The blocks that are there, asked of a catalogue that another process may own: it is neither made, nor written to, nor taken over.
+///
+/// # Errors
+///
+/// [`Error::Database`] when there is none, too; [`Error::Damaged`].
+pub(crate) fn live_blocks(url: &str) -> Result<Vec<BlockName>> {
+    let is_plain_file = url.starts_with("sqlite:") && !url.contains('?');
+    let url = if is_plain_file { format!("{url}?mode=ro") } else { url.to_owned() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(Error::Thread)?.block_on(async {
+        let mut connection = ducklake::connect(&url).await?;
+        let live = "SELECT name FROM throughline_block WHERE ended_ns IS NULL ORDER BY name";
+        let rows = sqlx::query(live).fetch_all(&mut connection).await?;
+        rows.iter().map(|row| name(row.try_get(0)?)).collect()
+    })
+}
+
 fn name(text: String) -> Result<BlockName> {
     let damaged = |_| Error::Damaged { what: format!("{text:?} is no block's name") };
     text.parse().map_err(damaged)

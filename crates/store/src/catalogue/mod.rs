@@ -31,6 +31,7 @@ use sqlx::{AnyConnection, Row as _};
 
 use self::thread::Database;
 
+pub(crate) use self::blocks::live_blocks;
 pub use self::blocks::{Change, Committed, Summed};
 pub use self::cells::{Head, MAX_WAITING, Made};
 pub use self::outbox::{KeptCursor, Outbox};

@@ -21,6 +21,7 @@ mod merge;
 pub mod name;
 mod pending;
 pub mod plan;
+mod reader;
 mod start;
 pub mod tenants;
 
@@ -47,6 +48,7 @@ pub use self::merge::Refusal;
 use self::name::{BlockName, Tenant};
 use self::pending::Incoming;
 pub use self::pending::Ticket;
+pub use self::reader::{Block, Reader};
 use self::tenants::PerTenant;
 use crate::block::{Selection, read_into, series_into};
 use crate::catalogue::{self, Catalogue};

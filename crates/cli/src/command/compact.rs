@@ -28,6 +28,8 @@ const IDLE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(150);
 /// A renewal is of use for so long.
 const RENEWAL_PATIENCE: Duration = Duration::from_secs(3);
+/// A lease is not renewed more often.
+const SHORTEST_RENEWAL: Duration = Duration::from_millis(500);
 /// How often a result is told again when there was no answer.
 const TELLS: usize = 5;
 /// Jobs at once, each of which takes some hundred megabytes of memory.
@@ -167,7 +169,7 @@ impl Worker {
     /// Does a job, whose lease is renewed meanwhile, and tells of it.
     fn run(&self, given: &Given) -> anyhow::Result<()> {
         let (end, ended) = mpsc::channel::<()>();
-        let third = Duration::from_millis(given.lease_ms / 3);
+        let third = Duration::from_millis(given.lease_ms / 3).max(SHORTEST_RENEWAL);
         let ran = thread::scope(|scope| {
             scope.spawn(move || {
                 while ended.recv_timeout(third) == Err(RecvTimeoutError::Timeout) {

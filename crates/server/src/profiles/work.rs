@@ -12,6 +12,7 @@
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
@@ -23,7 +24,7 @@ use model::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::lake::{Done, Job, LEASE, Lake, Token};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Error;
 use crate::connections::{Port, serve_services};
@@ -33,8 +34,12 @@ use crate::guard::{Refusal, comes_from_elsewhere, is_for_us};
 const MAX_RESULT_BYTES: usize = 64 << 20;
 /// Bytes of a job; a larger one is left to the store's own process. What clients read of an answer is a little more.
 const MAX_JOB_BYTES: usize = 3 << 20;
-/// Requests that are worked on at once; others wait.
+/// Bytes of any other request.
+const MAX_BYTES: usize = 64 << 10;
+/// Requests that are worked on at once; others wait, with their bodies unread.
 const AT_ONCE: usize = 4;
+/// A result has so long to come.
+const BODY_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A job, and the lease on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,7 +109,7 @@ fn router(jobs: &Jobs, local: SocketAddr) -> Router {
         .route("/compaction/v1/give-back", post(give_back))
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such path\n") })
         .with_state(jobs.clone())
-        .layer(DefaultBodyLimit::max(MAX_RESULT_BYTES))
+        .layer(DefaultBodyLimit::max(MAX_BYTES))
         .layer(middleware::from_fn_with_state(local, guard))
 }
 
@@ -122,14 +127,18 @@ async fn guard(State(local): State<SocketAddr>, request: Request, next: Next) ->
 type Refused = (StatusCode, String);
 
 impl Jobs {
+    /// It is never closed.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).acquire_owned().await.ok()
+    }
+
     /// Does what may wait for the disk or the catalogue.
     async fn work<T: Send + 'static>(
         &self,
+        place: Option<OwnedSemaphorePermit>,
         work: impl FnOnce(&Lake, Timestamp) -> Result<T, Refused> + Send + 'static,
     ) -> Result<T, Refused> {
-        let Self { lake, clock, places } = self.clone();
-        // It is never closed.
-        let place = places.acquire_owned().await.ok();
+        let Self { lake, clock, .. } = self.clone();
         let done = tokio::task::spawn_blocking(move || {
             let done = work(&lake, clock());
             drop(place);
@@ -149,7 +158,7 @@ fn late() -> Refused {
 }
 
 async fn take(State(jobs): State<Jobs>) -> Result<Response, Refused> {
-    jobs.work(|lake, now| {
+    jobs.work(jobs.place().await, |lake, now| {
         let unavailable =
             |error| (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", model::with_causes(&error)));
         let Some((token, job)) = lake.take(now).map_err(unavailable)? else {
@@ -176,9 +185,19 @@ async fn renew(State(jobs): State<Jobs>, Json(held): Json<Held>) -> Result<(), R
     if jobs.lake.renew(token, (jobs.clock)()) { Ok(()) } else { Err(late()) }
 }
 
-async fn finish(State(jobs): State<Jobs>, Json(finished): Json<Finished>) -> Result<(), Refused> {
+async fn finish(State(jobs): State<Jobs>, request: Request) -> Result<(), Refused> {
+    let place = jobs.place().await;
+    let body = axum::body::to_bytes(request.into_body(), MAX_RESULT_BYTES);
+    let body = tokio::time::timeout(BODY_PATIENCE, body).await;
+    let unread =
+        |why: String| (StatusCode::BAD_REQUEST, format!("a result that did not come: {why}\n"));
+    let body = body.map_err(|elapsed| unread(elapsed.to_string()))?;
+    let body = body.map_err(|error| unread(error.to_string()))?;
+    let not_understood = |error| (StatusCode::UNPROCESSABLE_ENTITY, format!("a result: {error}\n"));
+    let finished: Finished = serde_json::from_slice(&body).map_err(not_understood)?;
+    drop(body);
     let token = token(&finished.lease)?;
-    jobs.work(move |lake, now| {
+    jobs.work(place, move |lake, now| {
         let refused = |error| (StatusCode::CONFLICT, format!("{}\n", model::with_causes(&error)));
         lake.finish(token, &finished.done, now).map_err(refused)
     })

@@ -27,6 +27,8 @@ pub const LEASE: Nanos = Nanos::new(10 * SECOND_NS);
 const LONGEST_FIRST: Nanos = Nanos::new(20 * SECOND_NS);
 /// Any other.
 const LONGEST: Nanos = Nanos::new(600 * SECOND_NS);
+/// A commit takes no longer: the catalogue is waited for less.
+const SETTLES: Nanos = Nanos::new(300 * SECOND_NS);
 /// Workers are there when one asked for a job so short a time ago.
 const THERE: Nanos = Nanos::new(10 * SECOND_NS);
 /// The owner leaves jobs to workers that are there for so long.
@@ -106,7 +108,7 @@ enum State {
 #[derive(Debug, Clone)]
 struct Entry {
     merge: Merge,
-    /// What whoever has it was told.
+    /// What whoever has it was told, until its result comes.
     job: Option<Job>,
     state: State,
     came: Timestamp,
@@ -197,6 +199,9 @@ impl Board {
     /// Renews a lease; says whether there still is one.
     pub(super) fn renew(&mut self, token: Token, now: Timestamp) -> bool {
         let Some((_, entry)) = self.held(token) else { return false };
+        if entry.job.is_none() {
+            return false;
+        }
         let longest = if entry.merge.level == 1 { LONGEST_FIRST } else { LONGEST };
         let State::Leased { until, since, .. } = &mut entry.state else { return false };
         if now.since(*since) >= longest || *until <= now {
@@ -206,13 +211,12 @@ impl Board {
         true
     }
 
-    /// A result came: whoever has the lease is done, and the job stays the owner's until it is [`Self::done`] or [`Self::failed`].
+    /// A result came: the job is nobody else's until it is [`Self::done`] or [`Self::failed`].
     pub(super) fn settle(&mut self, token: Token, now: Timestamp) -> Option<Job> {
         let (_, entry) = self.held(token)?;
-        let job = entry.job.clone()?;
-        if let State::Leased { who, until, .. } = &mut entry.state {
-            *who = Who::Owner;
-            *until = after(now, LEASE);
+        let job = entry.job.take()?;
+        if let State::Leased { until, .. } = &mut entry.state {
+            *until = after(now, SETTLES);
         }
         Some(job)
     }
@@ -355,7 +359,9 @@ mod tests {
     fn nobody_keeps_a_job_by_renewing_it_for_ever() {
         let mut board = Board::new(1);
         board.plan(vec![merge(1, 1)], at(0));
-        let (token, _) = board.take(Who::Worker, at(0)).unwrap();
+        let taken = board.take(Who::Worker, at(0)).unwrap();
+        told(&mut board, &taken);
+        let token = taken.0;
         let held = (0..100).step_by(5).take_while(|second| board.renew(token, at(*second))).last();
         assert_eq!(held, Some(15));
         board.expire(at(25));
@@ -394,6 +400,21 @@ mod tests {
         assert_eq!(board.tally().by_owner, 1);
         board.plan(Vec::new(), at(60));
         assert_eq!(board.tally().waiting, 0, "it is not due any more");
+    }
+
+    #[test]
+    fn a_result_is_settled_once_and_not_for_ever() {
+        let mut board = Board::new(1);
+        board.plan(vec![merge(1, 1)], at(0));
+        let taken = board.take(Who::Worker, at(0)).unwrap();
+        told(&mut board, &taken);
+        assert!(board.settle(taken.0, at(9)).is_some());
+        assert_eq!(board.settle(taken.0, at(9)), None, "it came twice");
+        assert!(!board.renew(taken.0, at(9)));
+        board.expire(at(308));
+        assert!(!board.is_idle());
+        board.expire(at(309));
+        assert!(board.is_idle(), "whoever settled it is gone");
     }
 
     #[test]

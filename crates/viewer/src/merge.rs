@@ -1,8 +1,9 @@
 //! Streams as one flow of event records and losses, in order of time.
 //!
 //! A lane with a packet stands at its next event record; a lane without one has come to a time by the relay's word.
-//! An item is given when no lane without a packet stands before it, but for *silent* ones, which have not moved for
-//! the grace. Items of one time come in the order of [`StreamKey`]s, as from a recording.
+//! An item is given when no lane without a packet stands before it, but for *silent* ones, which were asked in vain for
+//! the grace: time in which nobody asked does not count. Items of one time come in the order of [`StreamKey`]s, as from
+//! a recording.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -69,8 +70,8 @@ struct Lane {
     reach: i64,
     /// The time of its item.
     at: i64,
-    /// When it got further last.
-    moved: Duration,
+    /// Since when it is asked for its next packet and gets no further.
+    in_vain: Option<Duration>,
 }
 
 /// A packet's rest that cannot be read, and the lane.
@@ -95,7 +96,7 @@ impl Merge {
     }
 
     /// Adds a stream; `path` tells it from others when its packets do not.
-    pub(crate) fn add(&mut self, path: PathBuf, now: Duration) -> LaneId {
+    pub(crate) fn add(&mut self, path: PathBuf) -> LaneId {
         let lane = Lane {
             stream: Stream::without_files(StreamKey::default()),
             path,
@@ -110,7 +111,7 @@ impl Merge {
             packets: 0,
             reach: i64::MIN,
             at: i64::MIN,
-            moved: now,
+            in_vain: None,
         };
         let is_full = self.ended.len() > ENDED_KEPT;
         let free = is_full.then(|| self.ended.pop_front()).flatten();
@@ -154,7 +155,6 @@ impl Merge {
         id: LaneId,
         class: &Arc<TraceClass>,
         bytes: Bytes,
-        now: Duration,
     ) -> Result<(), DecodeError> {
         let Some(lane) = self.lanes.get_mut(id) else { return Ok(()) };
         let len = bytes.len();
@@ -174,7 +174,7 @@ impl Merge {
         lane.reader = Some(reader);
         lane.packets += 1;
         lane.is_in_packet = true;
-        lane.moved = now;
+        lane.in_vain = None;
         lane.loss = None;
         // The packet's own turn, at which its first item is looked for.
         let packet = begin.unwrap_or(lane.at);
@@ -184,10 +184,17 @@ impl Merge {
     }
 
     /// The lane has come to a time.
-    pub(crate) fn come_to(&mut self, id: LaneId, at: i64, now: Duration) {
+    pub(crate) fn come_to(&mut self, id: LaneId, at: i64) {
         let Some(lane) = self.lanes.get_mut(id) else { return };
         if at > lane.reach {
-            (lane.reach, lane.moved) = (at, now);
+            (lane.reach, lane.in_vain) = (at, None);
+        }
+    }
+
+    /// The lane was asked for its next packet, and there is none yet.
+    pub(crate) fn asked_in_vain(&mut self, id: LaneId, now: Duration) {
+        if let Some(lane) = self.lanes.get_mut(id) {
+            lane.in_vain.get_or_insert(now);
         }
     }
 
@@ -206,7 +213,8 @@ impl Merge {
     pub(crate) fn look(&mut self, now: Duration) {
         let grace = self.grace;
         let awaited = self.lanes.iter().filter(|lane| lane.is_empty());
-        let awaited = awaited.filter(|lane| now.saturating_sub(lane.moved) <= grace);
+        let is_silent = |since: Duration| now.saturating_sub(since) > grace;
+        let awaited = awaited.filter(|lane| !lane.in_vain.is_some_and(is_silent));
         self.horizon = awaited.map(|lane| lane.reach).min().unwrap_or(i64::MAX);
         if std::mem::take(&mut self.is_unranked) {
             self.rank();

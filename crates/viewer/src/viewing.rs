@@ -39,6 +39,20 @@ const PACKET_LIMIT: Duration = Duration::from_secs(10);
 /// How often a piece of a packet may be refused because something else is to be asked for first.
 const ASIDES: u32 = 4;
 
+/// How long a stream is waited for at least, unless it is asked otherwise.
+const LEAST_GRACE: Duration = Duration::from_secs(2);
+/// The same in sessions without live timer: longer than the relay holds their packets back, which it does for 2 s so that
+/// metadata can catch up.
+const UNTIMED_GRACE: Duration = Duration::from_secs(5);
+
+/// How long a stream of a session with this live timer is waited for by default.
+fn grace(live_timer_us: u32) -> Duration {
+    match live_timer_us {
+        0 => UNTIMED_GRACE,
+        timer => LEAST_GRACE.max(Duration::from_micros(timer.into()) * 4),
+    }
+}
+
 /// How sessions are viewed.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -47,7 +61,7 @@ pub struct Options {
     /// Nothing earlier is given, and packets that end earlier are not fetched; of this relay they are not even asked for.
     pub begin: Timestamp,
     /// How long a stream may be silent before the others go on without it; by default four periods of the session's
-    /// live timer, at least 2 s.
+    /// live timer, at least 2 s, and 5 s without live timer: our relay shows packets of such a session 2 s after they came.
     pub grace: Option<Duration>,
     /// What packets that were fetched may take, 256 MiB by default. A packet that finds no memory waits for ten seconds; then
     /// it is a finding. Streams with packets go on meanwhile, when those that wait were silent for the grace.
@@ -159,10 +173,8 @@ impl<S: Read + Write> Viewing<S> {
     }
 
     pub(crate) fn new(relay: Relay<S>, options: &Options, sessions: &[SessionEntry]) -> Self {
-        const LEAST: Duration = Duration::from_secs(2);
-        let timers = sessions.iter().map(|session| session.live_timer_us);
-        let timer = Duration::from_micros(timers.max().unwrap_or(0).into());
-        let grace = options.grace.unwrap_or_else(|| LEAST.max(timer * 4));
+        let graces = sessions.iter().map(|session| grace(session.live_timer_us));
+        let grace = options.grace.or_else(|| graces.max()).unwrap_or(LEAST_GRACE);
         Self {
             relay,
             sessions: Vec::new(),
@@ -183,7 +195,7 @@ impl<S: Read + Write> Viewing<S> {
         let streams = self.relay.attach(session.session, seek)?;
         let (id, looked) = (session.session, Duration::ZERO);
         self.sessions.push(Session { id, is_open: true, has_new: false, looked });
-        self.add(self.sessions.len() - 1, streams, Duration::ZERO)
+        self.add(self.sessions.len() - 1, streams)
     }
 
     pub(crate) fn into_relay(self) -> Relay<S> {
@@ -219,7 +231,10 @@ impl<S: Read + Write> Viewing<S> {
             moved |= self.look_for_streams(session, now)?;
         }
         for lane in self.merge.wanting() {
-            moved |= self.ask(lane, now)?;
+            match self.ask(lane, now)? {
+                true => moved = true,
+                false => self.merge.asked_in_vain(lane, now),
+            }
         }
         Ok(moved)
     }
@@ -300,16 +315,11 @@ impl<S: Read + Write> Viewing<S> {
             }
         };
         let found = !streams.is_empty();
-        self.add(index, streams, now)?;
+        self.add(index, streams)?;
         Ok(found)
     }
 
-    fn add(
-        &mut self,
-        session: usize,
-        streams: Vec<StreamEntry>,
-        now: Duration,
-    ) -> Result<(), Error> {
+    fn add(&mut self, session: usize, streams: Vec<StreamEntry>) -> Result<(), Error> {
         for entry in streams {
             let trace = self.trace(session, &entry)?;
             let path = Path::new(&entry.path).join(&entry.channel);
@@ -318,7 +328,7 @@ impl<S: Read + Write> Viewing<S> {
                     trace.metadata_stream = Some(entry.stream);
                 }
             } else {
-                self.add_stream(Source { stream: entry.stream, trace, path, waiting: None }, now)?;
+                self.add_stream(Source { stream: entry.stream, trace, path, waiting: None })?;
             }
         }
         for trace in 0..self.traces.len() {
@@ -329,11 +339,11 @@ impl<S: Read + Write> Viewing<S> {
         Ok(())
     }
 
-    fn add_stream(&mut self, source: Source, now: Duration) -> Result<(), Error> {
+    fn add_stream(&mut self, source: Source) -> Result<(), Error> {
         if self.merge.open() >= MAX_STREAMS {
             return Err(Error::TooManyStreams { limit: MAX_STREAMS });
         }
-        let lane = self.merge.add(source.path.clone(), now);
+        let lane = self.merge.add(source.path.clone());
         if let Some(trace) = self.traces.get_mut(source.trace) {
             trace.lanes = Some(trace.lanes.unwrap_or(0) + 1);
         }
@@ -419,7 +429,7 @@ impl<S: Read + Write> Viewing<S> {
             NextIndex::NotYet => return Ok(false),
             NextIndex::Inactive { until, stream_class_id } => {
                 let at = self.nanos(trace, stream_class_id, until);
-                at.into_iter().for_each(|at| self.merge.come_to(lane, at, now));
+                at.into_iter().for_each(|at| self.merge.come_to(lane, at));
                 return Ok(false);
             }
             NextIndex::HangUp | NextIndex::End => self.merge.end(lane),
@@ -466,7 +476,7 @@ impl<S: Read + Write> Viewing<S> {
         };
         let end = self.nanos(trace, entry.stream_class_id, entry.timestamp_end);
         if let Some(end) = end.filter(|end| *end < self.begin) {
-            self.merge.come_to(lane, end, now);
+            self.merge.come_to(lane, end);
             return Ok(true);
         }
         // Its padding is not fetched.
@@ -485,7 +495,7 @@ impl<S: Read + Write> Viewing<S> {
         };
         match self.fetch(lane, trace, &entry, now)? {
             Fetched::Whole(bytes) => {
-                if let Err(error) = self.merge.take(lane, &class, room.hold(bytes), now) {
+                if let Err(error) = self.merge.take(lane, &class, room.hold(bytes)) {
                     self.find(lane, entry.offset_bytes, Cause::Damaged(Box::new(error)));
                 }
                 Ok(true)

@@ -314,7 +314,7 @@ fn who_comes_after_three_rotations_is_told_all_that_was_recorded() {
     for ((live, printed), status) in viewers.iter().zip(statuses) {
         assert!(status.success(), "{}", live.said());
         let told = fs::read_to_string(printed).unwrap();
-        assert!(told == whole, "{}", first_difference(&told, whole));
+        assert!(told == whole, "{}, {}", first_difference(&told, whole), live.said());
     }
     assert!(whole.lines().count() > 150_000, "{}", whole.lines().count());
 }

@@ -1,9 +1,11 @@
 //! What is told when.
 
+use std::time::Duration;
+
 use model::Timestamp;
 use viewer::{Memory, Options, Seek};
 
-use crate::relay::{Next, Script, packets, view};
+use crate::relay::{Next, Script, packets, view, view_every};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -48,6 +50,24 @@ fn a_silent_stream_holds_the_others_up_for_the_grace_and_is_told_late() {
     assert_eq!((told.events, told.late), (vec![(1, 0), (9, 0)], 0));
     let told = view(script(), Options::default(), 5_000);
     assert_eq!((told.events, told.late), (vec![(1, 0), (9, 0), (4, 1)], 1));
+}
+
+#[test]
+fn time_in_which_nobody_asks_is_no_silence() {
+    let a = vec![packet(0, &[1, 9])];
+    let b = vec![packet(1, &[2]), Next::NotYet(1), packet(1, &[4])];
+    let script = Script::new(vec![(1, a), (2, b)], &[]);
+    let told = view_every(Duration::from_millis(2_500), script, Options::default(), 10);
+    assert_eq!((told.events, told.late), (vec![(1, 0), (2, 1), (4, 1), (9, 0)], 0));
+}
+
+#[test]
+fn without_live_timer_a_stream_is_waited_for_longer_than_a_relay_holds_its_packets_back() {
+    let a = vec![packet(0, &[1, 9])];
+    let b = vec![Next::NotYet(3_000), packet(1, &[4])];
+    let script = Script::new(vec![(1, a), (2, b)], &[]).untimed();
+    let told = view(script, Options::default(), 5_000);
+    assert_eq!((told.events, told.late), (vec![(1, 0), (4, 1), (9, 0)], 0));
 }
 
 #[test]

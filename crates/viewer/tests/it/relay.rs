@@ -59,6 +59,7 @@ pub(crate) struct Script {
     new: Vec<u64>,
     /// How many new streams a list has at most.
     told_at_once: usize,
+    live_timer_us: u32,
     /// The packet that a stream named last, at byte 0.
     current: HashMap<u64, Vec<u8>>,
     received: Vec<u8>,
@@ -79,6 +80,7 @@ impl Script {
             listed,
             new: new.to_vec(),
             told_at_once: usize::MAX,
+            live_timer_us: 1_000,
             current: HashMap::new(),
             received: Vec::new(),
             answers: VecDeque::new(),
@@ -95,6 +97,11 @@ impl Script {
         Self { told_at_once: at_once, ..self }
     }
 
+    /// Of a session without live timer.
+    pub(crate) fn untimed(self) -> Self {
+        Self { live_timer_us: 0, ..self }
+    }
+
     fn answer(&mut self, request: &Request, out: &mut Vec<u8>) {
         match request {
             Request::Connect(_) => {
@@ -103,7 +110,7 @@ impl Script {
             }
             Request::ListSessions => {
                 SessionListHead { count: 1 }.encode(out);
-                entry().encode(ProtocolMinor::OURS, out);
+                entry(self.live_timer_us).encode(ProtocolMinor::OURS, out);
             }
             Request::CreateSession => CreateViewerSessionReply::Made.encode(out),
             Request::AttachSession(request) => {
@@ -237,10 +244,10 @@ fn pieces() -> VecDeque<Vec<u8>> {
     [first.to_vec(), second.to_vec()].into()
 }
 
-fn entry() -> SessionEntry {
+fn entry(live_timer_us: u32) -> SessionEntry {
     SessionEntry {
         session: ViewedSessionId::new(5),
-        live_timer_us: 1_000,
+        live_timer_us,
         viewers: 0,
         streams: 2,
         format: TraceFormat::Ctf1_8,
@@ -297,17 +304,31 @@ pub(crate) struct Told {
 
 /// Views the session for at most so many polls, each 1 ms after the one before.
 pub(crate) fn view(script: Script, options: Options, polls: u64) -> Told {
+    view_every(Duration::from_millis(1), script, options, polls)
+}
+
+/// The same with as much time between polls as is said.
+pub(crate) fn view_every(step: Duration, script: Script, options: Options, polls: u64) -> Told {
     let mut told = Told::default();
-    told.error = run(script, options, polls, &mut told).err();
+    let times = (0..polls).scan(Duration::ZERO, |next, _| {
+        *next += step;
+        Some(*next - step)
+    });
+    told.error = run(script, options, times, &mut told).err();
     told
 }
 
-fn run(script: Script, options: Options, polls: u64, told: &mut Told) -> Result<(), Error> {
+fn run(
+    script: Script,
+    options: Options,
+    times: impl Iterator<Item = Duration>,
+    told: &mut Told,
+) -> Result<(), Error> {
     let mut relay = Relay::greet(script, Box::new(|| false))?;
     let sessions = relay.sessions()?;
     let mut viewing = relay.view(&sessions, options)?;
-    for poll in 0..polls {
-        let progress = viewing.poll(Duration::from_millis(poll));
+    for now in times {
+        let progress = viewing.poll(now);
         while let Some(item) = viewing.next_item() {
             match item {
                 Item::Event(event) => {

@@ -69,6 +69,25 @@ pub(super) struct Timed {
     pub(super) change: Change,
 }
 
+/// What happened and is not gone through yet: when the side bands are read they tell also what came after the samples of the turn, and
+/// samples of before it may come with the next turn.
+#[derive(Debug, Default)]
+pub(super) struct Upcoming(Vec<Timed>);
+
+impl Upcoming {
+    pub(super) fn extend(&mut self, changes: impl Iterator<Item = Timed>) {
+        self.0.extend(changes);
+    }
+
+    /// What happened until a moment, in order; what happened at the same time in the order in which it was put in.
+    pub(super) fn take(&mut self, until_ns: u64) -> Vec<Timed> {
+        self.0.sort_by_key(|it| it.at_ns);
+        let later = self.0.partition_point(|it| it.at_ns <= until_ns);
+        let later = self.0.split_off(later);
+        std::mem::replace(&mut self.0, later)
+    }
+}
+
 /// The records of a side band, whole; `malformed` counts those that are not.
 pub(super) fn changes<'a>(
     bytes: &'a [u8],
@@ -281,6 +300,18 @@ mod tests {
         assert_eq!(found[1].change, expected(Contents::BuildId(vec![9; 16])));
         assert_eq!(found[2].change, Change::Exec { pid: Pid::new(5), name: b"a".to_vec() });
         assert_eq!(malformed, 0);
+    }
+
+    #[test]
+    fn what_comes_after_a_moment_waits_for_the_next() {
+        let lost = |at_ns| Timed { at_ns, change: Change::Lost(at_ns) };
+        let mut upcoming = Upcoming::default();
+        // Two side bands, each in order.
+        upcoming.extend([10, 30, 40, 20, 35].map(lost).into_iter());
+        assert_eq!(upcoming.take(30), [10, 20, 30].map(lost));
+        assert_eq!(upcoming.take(34), []);
+        upcoming.extend([lost(38)].into_iter());
+        assert_eq!(upcoming.take(u64::MAX), [35, 38, 40].map(lost));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::backend::Backend;
-use super::change::{Change, Timed, changes};
+use super::change::{Change, Timed, Upcoming, changes};
 use super::control::{Controller, Settings, Used};
 use super::kernel_code::KernelCode;
 use super::memory::GivingBack;
@@ -37,6 +37,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub(super) struct Sampler<'obj> {
     backend: Backend<'obj>,
     side_bands: Vec<SideBand>,
+    upcoming: Upcoming,
     processes: Processes,
     tables: Tables,
     kernel: KernelCode,
@@ -78,6 +79,7 @@ impl Sampler<'_> {
         let sampler = Sampler {
             backend,
             side_bands,
+            upcoming: Upcoming::default(),
             processes: Processes::default(),
             tables,
             kernel: KernelCode::default(),
@@ -151,7 +153,7 @@ impl Sampler<'_> {
                 None => self.read_copies(&mut queue.borrow_mut()),
             }
             let samples = queue.borrow_mut().take(until_ns);
-            self.turn(samples, now_ns)?;
+            self.turn(samples, now_ns, until_ns)?;
             self.is_over(stop);
             {
                 let queue = queue.borrow();
@@ -221,14 +223,13 @@ impl Sampler<'_> {
         }
     }
 
-    /// Goes through samples and all that happened, in order; it begins at this moment or later.
-    fn turn(&mut self, samples: Vec<(u64, Vec<u8>)>, now_ns: u64) -> Result<()> {
+    /// Goes through the samples until a moment and all that happened until then, in order; it begins at `now_ns` or later.
+    fn turn(&mut self, samples: Vec<(u64, Vec<u8>)>, now_ns: u64, until_ns: u64) -> Result<()> {
         self.kernel.look_up(&samples, clock::monotonic_ns);
-        let mut happened = Vec::new();
         for side_band in &mut self.side_bands {
-            happened.extend(changes(side_band.read(), &mut self.report.malformed));
+            self.upcoming.extend(changes(side_band.read(), &mut self.report.malformed));
         }
-        happened.sort_by_key(|it| it.at_ns);
+        let happened = self.upcoming.take(until_ns);
         happened.iter().for_each(|change| self.kernel.apply(change));
         let last_ns = samples.last().map(|(at_ns, _)| *at_ns);
         let mut happened = happened.into_iter().peekable();

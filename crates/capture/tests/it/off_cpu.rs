@@ -51,6 +51,12 @@ fn of_waits(report: &Report, samples: &[Sample], pid: model::Pid) -> Vec<Sample>
     samples.iter().filter(of_program).cloned().collect()
 }
 
+/// How long a process with one thread has been on a CPU, or has been ready and waited for one (`/proc/PID/schedstat`).
+fn on_cpu_or_ready_ns(pid: model::Pid) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/schedstat", pid.get())).unwrap();
+    text.split_whitespace().take(2).map(|ns| ns.parse::<u64>().unwrap()).sum()
+}
+
 /// Times longer than the period of the clock are samples each, and weigh what they are.
 #[test]
 fn who_waits_is_sampled_with_its_stack_for_as_long_as_it_waits() {
@@ -60,9 +66,11 @@ fn who_waits_is_sampled_with_its_stack_for_as_long_as_it_waits() {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled(folder.path(), "waits", WAITS);
     let running = Running::start(&program, &["5000000"]);
+    let before = on_cpu_or_ready_ns(running.pid());
     let sampling = Sampling::start(waiting(Some(vec![running.pid()])));
     sampling.wait(100);
     let (report, samples) = sampling.finish();
+    let ready_ns = on_cpu_or_ready_ns(running.pid()) - before;
     let waits = of_waits(&report, &samples, running.pid());
     let whole = waits.iter().filter(|it| it.end == StackEnd::Root).count();
     assert!(whole * 100 >= waits.len() * 98, "{whole} of {}: {report:?}", waits.len());
@@ -70,8 +78,8 @@ fn who_waits_is_sampled_with_its_stack_for_as_long_as_it_waits() {
     assert!(sum <= report.counts.waits_ns, "{sum} {report:?}");
     let times = waits.iter().map(|it| it.time_ns);
     let length = times.clone().max().unwrap() - times.min().unwrap();
-    // It does nothing else.
-    assert!(sum * 100 >= length * 95, "{sum} of {length}: {report:?}");
+    // It does nothing else, but for waiting for a CPU where others want one, too.
+    assert!((sum + ready_ns) * 100 >= length * 95, "{sum}, {ready_ns} of {length}: {report:?}");
     let (briefly, for_long, all) = shares(&waits);
     assert!((briefly + for_long) * 100 >= all * 97, "{briefly} + {for_long} of {all}");
     assert!((5..=10).contains(&(for_long / briefly)), "{briefly} {for_long}");

@@ -40,6 +40,11 @@ const METADATA_MAGICS: [[u8; 4]; 2] = [[0x57, 0x1D, 0xD1, 0x75], [0x75, 0xD1, 0x
 /// A message in a frame, and a deadline.
 const GRPC: [&[u8]; 2] = [b"\0\0\0\0\x02ab", b"10S"];
 
+/// The description of a call site `t` with an unsigned number and a text, and a record of it.
+const RINGS: [&[u8]; 1] =
+    [b"\x20\0\x03\0\x01\x02\0\0\x09\0\0\0\x01\0t\x01\0m\x01\0f\x01\x01\0a\x05\x01\0b\0\0\0\
+\x05\0\x03\0\x07\0\0\0\x01\0\0\0\0\0\0\0\x2a\0\0\0\0\0\0\0\x02\0\0\0\x02\0\0\0hi\0\0\0\0\0\0"];
+
 /// What servers of NATS say.
 const NATS: [&[u8]; 4] = [
     b"INFO {\"max_payload\":1048576,\"headers\":true}\r\nPING\r\n+OK\r\n",
@@ -157,6 +162,8 @@ fn fuzz(folder: &Path, target: &str, seconds: u64) -> anyhow::Result<bool> {
     if ["ctf_tsdl", "ctf_trace", "ctf_format", "ctf_metadata_stream"].contains(&target) {
         command.arg(format!("-dict={}", folder.join("tsdl.dict").display()));
     }
+    // Two copies of a C library are linked (SQLite, libdeflate), which is no fault of a target.
+    command.env("ASAN_OPTIONS", "detect_odr_violation=0");
     // The workspace's pinned toolchain would otherwise win over `+nightly` in the build of the target.
     command.env_remove("RUSTUP_TOOLCHAIN").current_dir(folder);
     let status = command.status().context("cargo fuzz (cargo install cargo-fuzz)")?;
@@ -220,6 +227,7 @@ fn written(target: &str) -> Option<&'static [&'static [u8]]> {
         "flame" => Some(&FLAME),
         "grpc" => Some(&GRPC),
         "nats" => Some(&NATS),
+        "rings" => Some(&RINGS),
         _ => None,
     }
 }

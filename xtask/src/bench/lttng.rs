@@ -50,7 +50,7 @@ pub(super) struct Ticks<'a> {
 impl Ticks<'_> {
     /// Creates the session, runs the program and destroys the session.
     pub(super) fn record(&self, daemon: &SessionDaemon) -> anyhow::Result<()> {
-        let program = compile(daemon.folder())?;
+        let program = compile(daemon.folder(), "tick", &SOURCES)?;
         daemon.lttng([&["create", "bench"], self.destination].concat())?;
         let channel = ["enable-channel", "--userspace", "ticks"];
         daemon.lttng([&channel, self.channel].concat())?;
@@ -72,16 +72,22 @@ impl Ticks<'_> {
     }
 }
 
-fn compile(folder: &Path) -> anyhow::Result<PathBuf> {
-    for (name, text) in SOURCES {
-        fs::write(folder.join(name), text).with_context(|| name.to_owned())?;
+/// Compiles a traced program of one source file, `NAME.c`, which lies in `folder` afterwards.
+pub(super) fn compile(
+    folder: &Path,
+    name: &str,
+    sources: &[(&str, &str)],
+) -> anyhow::Result<PathBuf> {
+    for (name, text) in sources {
+        fs::write(folder.join(name), text).with_context(|| (*name).to_owned())?;
     }
-    let program = folder.join("tick");
+    let program = folder.join(name);
     let output = Command::new("cc")
         .current_dir(folder)
         .args(["-O2", "-I.", "-o"])
         .arg(&program)
-        .args(["tick.c", "-pthread", "-llttng-ust", "-ldl"])
+        .arg(format!("{name}.c"))
+        .args(["-pthread", "-llttng-ust", "-ldl"])
         .output()
         .context("cc")?;
     ensure!(output.status.success(), "cc: {}", String::from_utf8_lossy(&output.stderr));

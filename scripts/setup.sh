@@ -28,6 +28,7 @@ libswscale-dev   library  libswscale
 readonly PACKAGES_TEST="
 bpftrace         command  bpftrace
 chromium         command  chromium
+debuginfod       command  debuginfod
 dwz              command  dwz
 g++              command  c++
 iproute2         command  ip
@@ -204,7 +205,8 @@ setup_otlp() {
 	export THROUGHLINE_OTLP_PYTHON
 }
 
-# Pyroscope's clients for Python and Node, from PyPI and npm, which push to the profile store; the same holds. npm is not installed for it.
+# Pyroscope's clients for Python, Node and Rust, from PyPI, npm and crates.io, which push to the profile store; the same holds. npm is not installed
+# for it.
 setup_pyroscope() {
 	local peer log
 	peer=$(target_dir)/pyroscope-peers
@@ -226,6 +228,14 @@ setup_pyroscope() {
 			export THROUGHLINE_PYROSCOPE_NODE
 		else
 			say "Pyroscope: no client for Node, so its test is skipped ($log)"
+		fi
+	fi
+	if [ -z "${THROUGHLINE_PYROSCOPE_RUST:-}" ]; then
+		if cargo build --quiet --locked --manifest-path scripts/pyroscope/rust/Cargo.toml --target-dir "$peer/rust" >>"$log" 2>&1; then
+			THROUGHLINE_PYROSCOPE_RUST=$(cd "$peer/rust/debug" && pwd)/pyroscope-client
+			export THROUGHLINE_PYROSCOPE_RUST
+		else
+			say "Pyroscope: no client for Rust, so its test is skipped ($log)"
 		fi
 	fi
 }

@@ -62,6 +62,8 @@ enum Command {
     Relay(command::relay::Args),
     /// Keep profiles that clients push, and answer what clients of Pyroscope ask of them
     Store(command::store::Args),
+    /// Write what rules make of the profiles that a store has
+    Rules(command::rules::Args),
     /// Take recordings, stitch their chunks as they arrive, and show the answers on a web page
     Up(command::up::Args),
     /// Print the completion script of a shell
@@ -96,6 +98,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Chunk(args) => command::chunk::run(&args),
         Command::Relay(args) => command::relay::run(&args),
         Command::Store(args) => command::store::run(&args),
+        Command::Rules(args) => command::rules::run(&args),
         Command::Up(args) => command::up::run(args),
         Command::Completions(args) => command::completions::run(&args),
     }

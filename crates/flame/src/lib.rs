@@ -82,7 +82,7 @@ mod tree;
 pub use answers::{LabelSet, label_names, label_values, profile_stats, profile_types, series};
 pub use heatmap::{CELLS, HeatmapAnswer, HeatmapQuestion, HeatmapSums};
 pub use labels::{NAME, PROFILE_TYPE, SERVICE_NAME, is_plain_name, label, names};
-pub use merge::{calls, profile, span_profile, stacktraces};
+pub use merge::{MergedCalls, MergedPlaces, MergedStacks};
 pub use observe::{Of, Steps, uuid};
 pub use pattern::Pattern;
 pub use pprof::PlaceTree;

@@ -3,6 +3,7 @@
 //! A [`Batch`] needs nothing but itself: what its samples refer to is in its own tables. Whatever a client sends becomes one, and so does
 //! what is read from a store.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -269,6 +270,32 @@ impl Batch {
         }));
     }
 
+    /// Has other frames stand for some, in all stacks: where a frame is in `by` its list takes its place, the innermost frame first.
+    ///
+    /// # Panics
+    ///
+    /// When frames of another batch are in it.
+    pub fn replace_frames(&mut self, by: &HashMap<FrameId, Vec<FrameId>>) {
+        let before = std::mem::take(&mut self.stacks);
+        let mut own = Vec::new();
+        let stacks: Vec<StackId> = before
+            .iter()
+            .map(|stack| {
+                own.clear();
+                for frame in stack {
+                    match by.get(&FrameId(*frame)) {
+                        Some(others) => own.extend(others.iter().map(|other| other.0)),
+                        None => own.push(*frame),
+                    }
+                }
+                StackId(self.stacks.intern(&own))
+            })
+            .collect();
+        for sample in &mut self.samples {
+            sample.stack = *item(&stacks, sample.stack.0);
+        }
+    }
+
     /// All samples, as they came.
     #[must_use]
     pub fn samples(&self) -> &[Sample] {
@@ -312,6 +339,21 @@ impl Batch {
     /// All series.
     pub fn all_series(&self) -> impl Iterator<Item = (SeriesId, &Series)> {
         (0..).zip(self.series.iter()).filter_map(|(id, it)| Some((SeriesId(id), it.as_ref()?)))
+    }
+
+    /// The frames of all stacks, each once.
+    #[must_use]
+    pub fn frames_of_stacks(&self) -> Vec<(FrameId, Frame)> {
+        let mut is_known = vec![false; self.frames.len()];
+        let mut found = Vec::new();
+        for frame in self.stacks.iter().flatten() {
+            if let Some(is_known) = is_known.get_mut(*frame as usize)
+                && !std::mem::replace(is_known, true)
+            {
+                found.push((FrameId(*frame), *self.frames.get(*frame)));
+            }
+        }
+        found
     }
 
     /// How many stacks there are; the empty one counts.
@@ -395,5 +437,32 @@ mod tests {
         let id = batch.series(series.clone());
         assert_eq!(batch.series(series.clone()), id);
         assert_eq!(batch.all_series().collect::<Vec<_>>(), [(id, &series)]);
+    }
+
+    #[test]
+    fn frames_stand_for_one_in_all_stacks() {
+        let mut batch = Batch::new();
+        let mut frame = |line| batch.frame(Frame { line, ..Frame::default() });
+        let [main, unknown, inlined, outer] = [1, 2, 3, 4].map(&mut frame);
+        let series = batch.series(Series {
+            profile_type: "a:b:c:d:e".parse().unwrap(),
+            labels: Labels::default(),
+        });
+        let mut stacks = [vec![unknown, main], vec![main], vec![inlined, outer, main]];
+        for (value, frames) in (1..).zip(&stacks) {
+            let stack = batch.stack(frames);
+            let at = Timestamp::from_nanos(0);
+            let (profile, span_id, trace_id) = (0, 0, 0);
+            batch.add(Sample { series, stack, at, value, profile, span_id, trace_id });
+        }
+        batch.replace_frames(&HashMap::from([(unknown, vec![inlined, outer])]));
+        stacks[0] = vec![inlined, outer, main];
+        let found: Vec<Vec<FrameId>> =
+            batch.samples().iter().map(|it| batch.frames_of(it.stack).collect()).collect();
+        assert_eq!(found, stacks);
+        assert_eq!(batch.samples()[0].stack, batch.samples()[2].stack);
+        assert_eq!(batch.stack_count(), 3, "stacks that became equal are one");
+        let used: Vec<FrameId> = batch.frames_of_stacks().into_iter().map(|(id, _)| id).collect();
+        assert_eq!(used, [inlined, outer, main]);
     }
 }

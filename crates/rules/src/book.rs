@@ -57,6 +57,19 @@ impl Book {
         self.generation
     }
 
+    /// All that are kept, in the order in which they were made.
+    #[must_use]
+    pub fn versions(&self) -> &[Version] {
+        &self.versions
+    }
+
+    /// The earliest version of a rule that is kept, whether it is in force or not. One that is not the first
+    /// ([`Version::generation`]) had others before it.
+    #[must_use]
+    pub fn earliest(&self, id: &str) -> Option<&Version> {
+        self.versions.iter().filter(|it| it.rule.id() == id).min_by_key(|it| it.from_ms)
+    }
+
     /// What is in force, by id.
     #[must_use]
     pub fn present(&self) -> Vec<&Version> {

@@ -72,5 +72,6 @@ pub use rule::{
 pub use service::{delete_rule, get_rule, list_rules, rule_of, upsert_rule};
 pub use settings::{MAX_SETTING_BYTES, MAX_SETTING_NAME_BYTES, MAX_SETTINGS, Settings};
 pub use sums::{
-    Amount, Bounds, Increase, Reason, SeriesLimits, Sums, counter, increase, overflow, sums, value,
+    Amount, Bounds, Increase, Reason, SeriesLimits, Sums, counter, increase, overflow, sums,
+    sums_by_cell, value,
 };

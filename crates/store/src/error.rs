@@ -89,6 +89,17 @@ pub enum Error {
         /// One of them.
         first: Box<BlockName>,
     },
+    /// What is made of blocks cannot be written, or its files beside cannot be read again.
+    #[error("cannot write sums of cells")]
+    Backfill(#[source] std::io::Error),
+    /// Samples of blocks do not add up.
+    #[error("the sums of rows are {whole} together, and those of their samples {parts}")]
+    Uneven {
+        /// All of them, by rows.
+        whole: i128,
+        /// The same by cells.
+        parts: i128,
+    },
     /// A job of a merge that makes no sense.
     #[error("no job: {what}")]
     Job {

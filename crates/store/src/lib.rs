@@ -8,8 +8,10 @@
 //! - **row**: the samples of one stack of one series in a block.
 //! - **digest**: the first 16 bytes of SHA-256 over content, by which series and files are known.
 //! - **lake**: the blocks of all tenants in one place ([`mod@lake`]).
+//! - **backfill**: sums of cells that are long over, made of the samples that blocks have of them ([`mod@backfill`]).
 //! - **selection**: which series and times are asked for, and whether sums of rows are enough.
 
+pub mod backfill;
 pub mod block;
 pub mod catalogue;
 pub mod cells;

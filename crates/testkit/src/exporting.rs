@@ -7,10 +7,13 @@
 //!                                            workers
 //!                                            kill -9
 //! ```
-//! At the end three must say the same of each function: the client, the store's querier, and Prometheus. Meanwhile rules are made and
-//! deleted that count all samples: each of their cells must be what all functions of that cell are together.
+//! At the end three must say the same of each function: the client, the store's querier, and Prometheus. Meanwhile rules are made, changed in
+//! place and deleted: each of their generations must have the cells that the catalogue says, and in each what functions of that cell add up to.
 
-use std::collections::BTreeMap;
+mod cells;
+mod rules;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -24,6 +27,8 @@ use std::time::{Duration, Instant, SystemTime};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
+use self::cells::Compared;
+use self::rules::{RULE, Rules, Version};
 use crate::Running;
 use crate::http::exchange_with;
 use crate::prometheus::Prometheus;
@@ -33,12 +38,14 @@ const DELTA: &str =
     "pyroscope_exported_metrics_functions_process_cpu_cpu_nanoseconds_cpu_nanoseconds";
 /// The rule of the store: each function whose name begins so.
 const RULES: &str = "[[rule]]\nprofile_type = \"process_cpu:cpu:nanoseconds:cpu:nanoseconds\"\nfunctions = { prefix = \"f\" }\n";
-/// What rules for all samples are called, with a number behind.
-const RULE: &str = "profiles_recorded_law";
 /// Nanoseconds of one sample of folded stacks: 100 Hz.
 const SAMPLE_NS: u64 = 10_000_000;
 /// As a receiver of 2.0 says it; to one who speaks 1.0 the field says nothing.
 const NONE_WRITTEN: &str = "400 Bad Request\r\nX-Prometheus-Remote-Write-Samples-Written: 0";
+/// How long a cell is.
+const CELL_MS: i64 = 1_000;
+/// Versions of rules that ended so long ago are forgotten, so that their cells cannot be told from wrong ones.
+const MOST_TIME: Duration = Duration::from_secs(3_600);
 /// A request that is longer has more than one series.
 const SEVERAL_SERIES_BYTES: usize = 1_000;
 
@@ -47,8 +54,10 @@ const SEVERAL_SERIES_BYTES: usize = 1_000;
 pub struct Trial {
     /// The program whose `store` it is.
     pub program: PathBuf,
-    /// Further arguments of the store, such as another catalogue.
-    pub arguments: Vec<String>,
+    /// Another catalogue of the store than the file in its folder, as a URL.
+    pub catalogue: Option<String>,
+    /// What the catalogue at a URL, of blocks in a folder, has as rules, as JSON. No store has it meanwhile.
+    pub rules: fn(&str, &Path) -> Value,
     /// How many workers merge blocks.
     pub workers: usize,
     /// Whether it is by remote write 2.0, to a Prometheus that takes it.
@@ -70,8 +79,8 @@ pub struct Outcome {
     pub pushes: [u64; 2],
     /// Requests that the proxy had, those that it did not treat as a receiver should, and those by remote write 2.0.
     pub requests: [u64; 3],
-    /// Rules that were made meanwhile, and their cells.
-    pub rules: [u64; 2],
+    /// Rules that were made meanwhile, their generations after the first, and the cells of all these, of one series each, that were compared.
+    pub rules: [u64; 3],
     /// Cells of these that are not what they should be.
     pub wrong: Vec<String>,
     /// What the client pushed of each function, in nanoseconds.
@@ -83,10 +92,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether all three say the same.
+    /// Whether all three say the same, and each rule has its cells. Where none was compared it does not hold.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.pushed == self.stored && self.stored == self.exported && self.wrong.is_empty()
+        let [_, _, cells] = self.rules;
+        let is_same = self.pushed == self.stored && self.stored == self.exported;
+        is_same && self.wrong.is_empty() && cells > 0
     }
 }
 
@@ -100,34 +111,25 @@ pub fn run(trial: &Trial, folder: &Path, mut progress: impl FnMut(u64)) -> Optio
         true => Prometheus::start_newest()?,
         false => Prometheus::start()?,
     };
+    let begin = Instant::now();
     let mut dice = Rng::with_seed(trial.seed);
     let proxy = Proxy::start(&prometheus, dice.fork());
-    let rules = folder.join("rules.toml");
-    fs::write(&rules, RULES).expect("a file");
-    let receivers = folder.join("receivers.toml");
+    fs::write(folder.join("rules.toml"), RULES).expect("a file");
     let url = format!("http://127.0.0.1:{}/api/v1/write", proxy.port);
     // The one that Debian 12 has does not take the second, which is found out.
     let text = format!("[[receiver]]\nurl = \"{url}\"\ntimeout = \"2s\"\nversion = \"2.0\"\n");
-    fs::write(&receivers, text).expect("a file");
+    fs::write(folder.join("receivers.toml"), text).expect("a file");
     let mut store =
         Store { trial, folder, port: free_port(), workers_port: free_port(), running: None };
     store.start();
     let mut workers: Vec<Running> = (0..trial.workers).map(|at| store.worker(at)).collect();
+    let (mut outcome, mut rules) = (Outcome::default(), Rules::default());
+    // A rule that is there before the tenant has pushed anything.
+    rules.change(store.port, &mut dice);
     let client = Client::start(store.port, dice.fork());
-    let mut outcome = Outcome::default();
-    let mut rule: Option<String> = None;
     for kill in 0..trial.kills {
         thread::park_timeout(Duration::from_millis(dice.u64(100..1_500)));
-        if dice.u8(..3) == 0 {
-            rule = match rule {
-                Some(id) => store.delete_rule(&id).err().map(|_| id),
-                None => {
-                    // One whose answer is lost may be there, and the next has another name.
-                    outcome.rules[0] += 1;
-                    store.make_rule(outcome.rules[0]).ok()
-                }
-            };
-        }
+        rules.change(store.port, &mut dice);
         let at = dice.usize(..trial.workers.max(1));
         let is_a_worker = dice.u8(..3) == 0;
         if let Some(worker) = workers.get_mut(at).filter(|_| is_a_worker) {
@@ -159,15 +161,28 @@ pub fn run(trial: &Trial, folder: &Path, mut progress: impl FnMut(u64)) -> Optio
     outcome.pushed = pushed;
     proxy.is_honest.store(true, Ordering::Relaxed);
     outcome.stored = store.sums();
+    wait_until(Duration::from_secs(90), || exported(&prometheus) == outcome.stored);
+    outcome.by_workers = store.by_workers();
+    // Whoever reads the catalogue takes it over.
+    store.kill();
+    let versions = Version::all(&(trial.rules)(&store.catalogue(), &store.data()));
+    store.start();
+    let mut compared = Compared::default();
     wait_until(Duration::from_secs(90), || {
-        outcome.exported = exported(&prometheus);
-        outcome.exported == outcome.stored
+        compared = compare(&prometheus, &versions, &rules);
+        compared.wrong.is_empty()
     });
     // What was taken twice would show by now.
     thread::park_timeout(Duration::from_secs(3));
     outcome.exported = exported(&prometheus);
-    (outcome.rules[1], outcome.wrong) = compared(&prometheus);
-    outcome.by_workers = store.by_workers();
+    let Compared { cells, wrong } = compare(&prometheus, &versions, &rules);
+    outcome.wrong = wrong;
+    if begin.elapsed() >= MOST_TIME {
+        outcome.wrong.push("it took more than an hour, after which rules are forgotten".to_owned());
+    }
+    let made: BTreeSet<&str> = versions.iter().map(|version| version.id.as_str()).collect();
+    let changed = versions.iter().filter(|version| version.generation > 1).count();
+    outcome.rules = [made.len() as u64, changed as u64, cells];
     outcome.requests = proxy.stop();
     Some(outcome)
 }
@@ -208,46 +223,13 @@ fn exported(prometheus: &Prometheus) -> BTreeMap<String, u64> {
     series.iter().filter_map(one).collect()
 }
 
-/// How many cells there are of rules for all samples, and which are not what those of the rule for functions add up to.
-fn compared(prometheus: &Prometheus) -> (u64, Vec<String>) {
+/// Compares each cell of rules that Prometheus has, or should have.
+fn compare(prometheus: &Prometheus, versions: &[Version], rules: &Rules) -> Compared {
     let at_s = i64::try_from(now_ms() / 1_000 + 60).expect("a time");
-    let cells = |query: &str| {
-        let mut all = BTreeMap::<String, BTreeMap<u64, u64>>::new();
-        for series in prometheus.query(query, at_s) {
-            let name = series.pointer("/metric/__name__").and_then(Value::as_str);
-            let cells = all.entry(name.unwrap_or_default().to_owned()).or_default();
-            let values = series.get("values").and_then(Value::as_array);
-            for value in values.into_iter().flatten() {
-                let at = value.get(0).and_then(Value::as_f64).expect("a time");
-                let sum = value.get(1).and_then(Value::as_str).and_then(|it| it.parse().ok());
-                let sum: f64 = sum.expect("a value");
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "whole numbers"
-                )]
-                let (at_ms, sum) = ((at * 1e3).round() as u64, sum as u64);
-                *cells.entry(at_ms).or_default() += sum;
-            }
-        }
-        all
-    };
-    let functions = cells(&format!("{DELTA}[2h]")).into_values().next().unwrap_or_default();
-    let (mut count, mut wrong) = (0, Vec::new());
-    for (name, cells) in cells(&format!("{{__name__=~\"{RULE}[0-9]+\"}}[2h]")) {
-        let (Some((first, _)), Some((last, _))) = (cells.first_key_value(), cells.last_key_value())
-        else {
-            continue;
-        };
-        for (at_ms, of_functions) in functions.range(first..=last) {
-            count += 1;
-            let of_rule = cells.get(at_ms);
-            if of_rule != Some(of_functions) {
-                wrong.push(format!("{name} at {at_ms}: {of_rule:?}, and functions {of_functions}"));
-            }
-        }
-    }
-    (count, wrong)
+    let cells = |query: &str| cells::cells(&prometheus.query(query, at_s), CELL_MS);
+    let functions = cells(&format!("{DELTA}[2h]")).remove("").unwrap_or_default();
+    let of_rules = cells(&format!("{{__name__=~\"{RULE}[0-9]+\"}}[2h]"));
+    cells::compare(&functions, &of_rules, versions, &rules.asked)
 }
 
 /// A store that is killed and started again.
@@ -265,35 +247,20 @@ impl Store<'_> {
         let mut command = Command::new(&self.trial.program);
         let url = format!("http://127.0.0.1:{}", self.workers_port);
         command.args(["compact", "--store", &url]);
-        command.arg("--data").arg(self.folder.join("profiles"));
+        command.arg("--data").arg(self.data());
         let log = self.folder.join(format!("worker-{at}.log"));
         Running::start(command.stdout(Stdio::null()), "worker", &log)
     }
 
-    /// Has all samples counted from the next cell on; the id of the rule.
-    fn make_rule(&self, number: u64) -> io::Result<String> {
-        let rule = json!({
-            "metricName": format!("{RULE}{number}"),
-            "matchers": [format!("{{service_name=\"shop\", __profile_type__=\"{TYPE}\"}}")],
-        });
-        let made = self.settings("UpsertRecordingRule", &rule)?;
-        let id = made.pointer("/rule/id").and_then(Value::as_str);
-        id.map(str::to_owned).ok_or_else(|| io::Error::other(made.to_string()))
+    /// Where its blocks are.
+    fn data(&self) -> PathBuf {
+        self.folder.join("profiles")
     }
 
-    fn delete_rule(&self, id: &str) -> io::Result<()> {
-        self.settings("DeleteRecordingRule", &json!({ "id": id })).map(drop)
-    }
-
-    fn settings(&self, method: &str, asked: &Value) -> io::Result<Value> {
-        let path = format!("/settings.v1.RecordingRulesService/{method}");
-        let (status, body) = post(self.port, &path, asked.to_string().as_bytes())?;
-        let text = String::from_utf8_lossy(&body).into_owned();
-        // It may have been done before its answer was lost.
-        if status != 200 && !text.contains("not_found") {
-            return Err(io::Error::other(text));
-        }
-        serde_json::from_str(&text).map_err(io::Error::other)
+    /// The URL of its catalogue.
+    fn catalogue(&self) -> String {
+        let of_folder = || format!("sqlite:{}", self.data().join("catalogue.sqlite").display());
+        self.trial.catalogue.clone().unwrap_or_else(of_folder)
     }
 
     /// Merges that workers did since it started.
@@ -309,14 +276,17 @@ impl Store<'_> {
     fn start(&mut self) {
         let mut command = Command::new(&self.trial.program);
         let listen = format!("127.0.0.1:{}", self.port);
-        command.args(["store", "--cell", "1s", "--flush", "100ms", "--listen", &listen]);
-        command.arg("--data").arg(self.folder.join("profiles"));
+        let cell = format!("{CELL_MS}ms");
+        command.args(["store", "--cell", &cell, "--flush", "100ms", "--listen", &listen]);
+        command.arg("--data").arg(self.data());
         command.arg("--rules").arg(self.folder.join("rules.toml"));
         command.arg("--receivers").arg(self.folder.join("receivers.toml"));
         if self.trial.workers > 0 {
             command.arg("--workers").arg(format!("127.0.0.1:{}", self.workers_port));
         }
-        command.args(&self.trial.arguments);
+        if let Some(url) = &self.trial.catalogue {
+            command.args(["--catalogue", url]);
+        }
         let log = self.folder.join("store.log");
         let mut running = Running::start(command.stdout(Stdio::piped()), "store", &log);
         drop(running.line_after("listening at "));
@@ -396,7 +366,7 @@ impl Client {
                 );
                 // Some answers are not waited for.
                 if dice.u8(..10) == 0 {
-                    drop(send(port, &path, body.as_bytes()));
+                    drop(send(port, &path, "", body.as_bytes()));
                     pushes[1] += 1;
                 }
                 loop {
@@ -428,11 +398,11 @@ impl Client {
     }
 }
 
-/// Sends a push and hears no answer.
-fn send(port: u16, path: &str, body: &[u8]) -> io::Result<()> {
+/// Sends a request, with further lines of its head, and hears no answer.
+fn send(port: u16, path: &str, fields: &str, body: &[u8]) -> io::Result<()> {
     let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{fields}Content-Length: {}\r\n\r\n",
         body.len()
     );
     socket.write_all(head.as_bytes())?;

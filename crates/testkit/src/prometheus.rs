@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -47,15 +47,40 @@ impl Prometheus {
         Some(Self::of(program.into()))
     }
 
+    /// The same with blocks that `promtool` made of a file of OpenMetrics; `None`, said, when one of them is not installed.
+    ///
+    /// # Panics
+    /// When `promtool` refuses the file, and when the server does not come up.
+    #[must_use]
+    pub fn start_with(openmetrics: &Path) -> Option<Self> {
+        if !is_installed("prometheus") || !is_installed("promtool") {
+            skip("prometheus and promtool are not installed");
+            return None;
+        }
+        let mut server = Self::new("prometheus".into());
+        let mut command = Command::new("promtool");
+        command.args(["tsdb", "create-blocks-from", "openmetrics"]).arg(openmetrics);
+        let made = command.arg(server.folder.path().join("data")).output().expect("promtool");
+        let said = String::from_utf8_lossy(&made.stderr);
+        assert!(made.status.success(), "{}: {said}", openmetrics.display());
+        server.resume();
+        Some(server)
+    }
+
     fn of(program: PathBuf) -> Self {
+        let mut server = Self::new(program);
+        server.resume();
+        server
+    }
+
+    /// One that does not run.
+    fn new(program: PathBuf) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("config.yml"), "global: {}\n").expect("a file");
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = free.local_addr().expect("a port").port();
         drop(free);
-        let mut server = Self { program, process: None, folder, port };
-        server.resume();
-        server
+        Self { program, process: None, folder, port }
     }
 
     /// Ends it as a crash does.

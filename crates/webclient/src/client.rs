@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
@@ -24,6 +24,9 @@ const IDLE: Duration = Duration::from_secs(90);
 /// A connection of HTTP/2 on which a request waits is asked so often, and given so long, whether it still lives: requests that are given up
 /// leave it open, and the system alone would take a quarter of an hour to notice.
 const PING: Duration = Duration::from_secs(4);
+
+/// A server leads elsewhere so often at most.
+const MAX_REDIRECTS: usize = 5;
 
 /// Characters of an answer that are shown.
 const SHOWN: usize = 200;
@@ -98,6 +101,56 @@ pub async fn exchange(client: &Client, request: Request<Full<Bytes>>) -> Result<
         Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| with_causes(&*error))?;
     let trailers = body.trailers().cloned().unwrap_or_default();
     Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes(), trailers })
+}
+
+/// Asks for something of any length, which `take` is given piece by piece; how the server answers. The body of another answer than 200 is not
+/// read. A server may lead elsewhere, [`MAX_REDIRECTS`] times.
+///
+/// # Errors
+/// What is wrong, in one line; that of `take`.
+pub async fn download(
+    client: &Client,
+    uri: Uri,
+    mut take: impl FnMut(&[u8]) -> Result<(), String>,
+) -> Result<StatusCode, String> {
+    let mut uri = uri;
+    for _ in 0..=MAX_REDIRECTS {
+        let request = Request::get(uri.clone())
+            .header(header::USER_AGENT, PRODUCT)
+            .body(Full::default())
+            .map_err(|error| error.to_string())?;
+        let answer = client.request(request).await.map_err(|error| with_causes(&error))?;
+        let status = answer.status();
+        if status.is_redirection() {
+            uri = elsewhere(&uri, answer.headers())?;
+            continue;
+        }
+        if status == StatusCode::OK {
+            let mut body = answer.into_body();
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| with_causes(&error))?;
+                frame.data_ref().map_or(Ok(()), |piece| take(piece))?;
+            }
+        }
+        return Ok(status);
+    }
+    Err(format!("it leads elsewhere more than {MAX_REDIRECTS} times"))
+}
+
+/// Where an answer leads, which may be said without scheme and host. What was asked for over TLS is not asked for without.
+fn elsewhere(from: &Uri, headers: &HeaderMap) -> Result<Uri, String> {
+    let place = headers.get(header::LOCATION).and_then(|place| place.to_str().ok());
+    let place = place.ok_or("it leads elsewhere and does not say where")?;
+    let wrong = || format!("it leads to {}", shown(place.as_bytes()));
+    let mut to = place.parse::<Uri>().ok().ok_or_else(wrong)?.into_parts();
+    if to.authority.is_none() {
+        let from = from.clone().into_parts();
+        (to.scheme, to.authority) = (from.scheme, from.authority);
+    }
+    let to = Uri::from_parts(to).ok().ok_or_else(wrong)?;
+    let is_known = matches!(to.scheme_str(), Some("http" | "https"));
+    let is_downgrade = from.scheme_str() == Some("https") && to.scheme_str() != Some("https");
+    if is_known && !is_downgrade { Ok(to) } else { Err(wrong()) }
 }
 
 /// The begin of what a server says, fit for one line.

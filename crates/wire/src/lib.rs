@@ -9,6 +9,7 @@
 pub mod door;
 pub mod live;
 pub mod nats;
+pub mod openmetrics;
 pub mod proto;
 pub mod pyroscope;
 pub mod remote_write;

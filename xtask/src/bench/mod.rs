@@ -16,6 +16,7 @@ mod repeat;
 mod stitch;
 mod store;
 mod table;
+mod tracepoint;
 mod two_sessions;
 mod ust_loss;
 mod viewers;
@@ -34,6 +35,8 @@ pub(crate) enum Bench {
     Chunks(chunks::Args),
     /// What having a job done by one to three workers costs, and what killing one of them does
     Cluster(cluster::Args),
+    /// What `throughline store` and a `pyroscope` server cost for the same pushes and questions
+    Pyroscope(store::servers::Args),
     /// How long an event takes from the traced program to a viewer's output: `throughline live` and babeltrace2, side by side
     Live(live::Args),
     /// Slowdown of programs under `throughline profile`, perf and py-spy, and what profiling costs itself
@@ -46,6 +49,8 @@ pub(crate) enum Bench {
     Stitch(stitch::Args),
     /// What the store of profiles costs: pushes, merges, bytes of a sample by column, questions
     Store(store::Args),
+    /// What a record costs an application, beside LTTng-UST and a bare loop
+    Tracepoint(tracepoint::Args),
     /// What two saturating sessions get done against one, with our relay and with `lttng-relayd`
     TwoSessions(two_sessions::Args),
     /// Events that a saturating user-space producer loses while it streams to our relay and to `lttng-relayd`
@@ -60,12 +65,14 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<()> {
         Bench::Capture(args) => capture::run(args),
         Bench::Chunks(args) => chunks::run(args),
         Bench::Cluster(args) => cluster::run(args),
+        Bench::Pyroscope(args) => store::servers::run(args),
         Bench::Live(args) => live::run(args),
         Bench::Profile(args) => profile::run(args),
         Bench::Read(args) => read::run(args),
         Bench::Relay(args) => relay::run(args),
         Bench::Stitch(args) => stitch::run(args),
         Bench::Store(args) => store::run(args),
+        Bench::Tracepoint(args) => tracepoint::run(args),
         Bench::TwoSessions(args) => two_sessions::run(args),
         Bench::UstLoss(args) => ust_loss::run(args),
         Bench::Viewers(args) => viewers::run(args),

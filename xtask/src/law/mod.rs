@@ -53,8 +53,8 @@ pub(crate) struct Args {
 enum Other {
     /// What it means that a packet of samples needs nothing else, over minutes; needs root. Exit code 1: a law is broken
     Profile(profile::Args),
-    /// What a store exports is what it stores, exactly once, while it, Prometheus and requests between them are killed and failed at. Exit code
-    /// 1: it is not
+    /// What a store exports is what it stores, exactly once, while it, Prometheus and requests between them are killed and failed at, and
+    /// rules are made, changed and deleted. Exit code 1: it is not; 2: nothing was compared
     Export(export::Args),
 }
 

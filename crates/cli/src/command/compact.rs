@@ -14,10 +14,11 @@ use anyhow::Context;
 use objects::{Io, Store};
 use serde::Serialize;
 use server::profiles::work::{Finished, Given, GivenBack, Held};
+use store::lake::Symbolize;
 use tokio::runtime::Runtime;
 use webclient::{Answer, Backoff, Client, shown};
 
-use crate::command::store::Trouble;
+use crate::command::store::{SymbolsArgs, Trouble};
 use crate::log;
 use crate::outcome::Outcome;
 use crate::stop;
@@ -54,6 +55,8 @@ pub(crate) struct Args {
     /// How many merges at once
     #[arg(long, value_name = "N", default_value = "1")]
     jobs: NonZeroUsize,
+    #[command(flatten)]
+    symbols: SymbolsArgs,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -65,6 +68,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     if args.jobs.get() > MAX_JOBS {
         anyhow::bail!("--jobs: {MAX_JOBS} at most");
     }
+    let symbols = args.symbols.open()?.map(|names| names as Arc<dyn Symbolize>);
     let io = Io::start().context("cannot start threads")?;
     let blocks = Store::open(&args.data, &io);
     let blocks = blocks.with_context(|| format!("cannot reach blocks in {}", args.data))?;
@@ -81,6 +85,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let base = args.store.to_string().trim_end_matches('/').to_owned();
     let worker = Worker {
         blocks,
+        symbols,
         client,
         base,
         runtime,
@@ -103,6 +108,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Outcome> {
 
 struct Worker {
     blocks: Store,
+    symbols: Option<Arc<dyn Symbolize>>,
     client: Client,
     base: String,
     runtime: Runtime,
@@ -177,7 +183,8 @@ impl Worker {
                     drop(self.renew(given));
                 }
             });
-            let ran = given.job.run(&self.blocks, |_name| self.renew(given).is_ok());
+            let symbols = self.symbols.as_deref();
+            let ran = given.job.run(&self.blocks, symbols, |_name| self.renew(given).is_ok());
             drop(end);
             ran
         });

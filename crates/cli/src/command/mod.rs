@@ -13,6 +13,7 @@ pub(crate) mod live;
 pub(crate) mod profile;
 pub(crate) mod read;
 pub(crate) mod relay;
+pub(crate) mod rules;
 pub(crate) mod sending;
 #[cfg(feature = "sql")]
 pub(crate) mod sql;

@@ -28,7 +28,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::command::relay::{PeerArgs, RelayArgs};
-use crate::command::store::{MetricsArgs, Service};
+use crate::command::store::{MetricsArgs, Service, SymbolsArgs};
 use crate::command::tls;
 use crate::outcome::{Outcome, complain};
 use crate::stop::Stop;
@@ -55,6 +55,8 @@ pub(crate) struct Args {
     profiles: ProfilesAt,
     #[command(flatten)]
     metrics: MetricsArgs,
+    #[command(flatten)]
+    symbols: SymbolsArgs,
     #[command(flatten)]
     relay: RelayArgs,
 }
@@ -189,7 +191,11 @@ impl Store {
             format!("cannot listen on {address} for profiles (--profiles names another, or is off)")
         })?;
         let address = listener.local_addr()?;
-        let options = args.metrics.options(args.data.join("profiles").display().to_string())?;
+        let (wanted, data) = (args.symbols.clone(), args.data.clone());
+        let symbols = tokio::task::spawn_blocking(move || wanted.open_in(&data)).await;
+        let symbols = symbols.context("the store of profiles")??;
+        let place = args.data.join("profiles").display().to_string();
+        let options = args.metrics.options(place, symbols)?;
         // It has threads and a runtime of its own.
         let service = tokio::task::spawn_blocking(|| Service::start(options));
         let service = service.await.context("the store of profiles")??;

@@ -13,13 +13,13 @@ use crate::read::stderr;
 use crate::store::{Door, Store};
 
 /// A store that gives out its merges.
-struct Shop {
-    store: Store,
-    port: u16,
+pub(crate) struct Shop {
+    pub(crate) store: Store,
+    pub(crate) port: u16,
 }
 
 impl Shop {
-    fn start(data: &Path) -> Self {
+    pub(crate) fn start(data: &Path) -> Self {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
@@ -56,12 +56,12 @@ impl Shop {
         self.metric(&format!("throughline_compaction_done_jobs_total{{by=\"{who}\"}}"))
     }
 
-    fn push(&self, count: u64) {
+    pub(crate) fn push(&self, count: u64) {
         let (status, said) = self.store.push("shop", &[], &format!("main;serve {count}\n"));
         assert_eq!(status, 200, "{said}");
     }
 
-    fn wait_for_merges_by(&self, who: &str, least: u64) {
+    pub(crate) fn wait_for_merges_by(&self, who: &str, least: u64) {
         wait_for("merges", || (self.done_by(who) >= least).then_some(()));
     }
 }

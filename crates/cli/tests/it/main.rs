@@ -31,11 +31,13 @@ mod process;
 mod profile;
 mod read;
 mod read_options;
+mod rules;
 mod sealed;
 #[cfg(feature = "sql")]
 mod sql;
 mod store;
 mod store_page;
+mod store_symbols;
 mod thumbnailer;
 mod tls;
 mod up;

@@ -7,7 +7,10 @@ use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use model::Timestamp;
 use serde_json::{Value, json};
+use store::catalogue::Catalogue;
+use store::lake::name::Tenant;
 use testkit::exporting::{self, Trial};
 use testkit::prometheus::Prometheus;
 use testkit::wait_for;
@@ -105,7 +108,7 @@ pub(crate) fn now_ms() -> u128 {
     now.as_millis()
 }
 
-fn asked(service: &str) -> Value {
+pub(crate) fn asked(service: &str) -> Value {
     json!({
         "profileTypeID": "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
         "labelSelector": format!("{{service_name=\"{service}\"}}"),
@@ -377,7 +380,8 @@ fn what_is_exported_by_remote_write_2_reaches_a_prometheus_that_takes_it_once() 
 fn export_is_exact(is_newest: bool) {
     let folder = tempfile::tempdir().unwrap();
     let program = THROUGHLINE.into();
-    let trial = Trial { program, arguments: Vec::new(), workers: 2, is_newest, kills: 12, seed: 7 };
+    let trial =
+        Trial { program, catalogue: None, rules, workers: 2, is_newest, kills: 12, seed: 7 };
     let Some(outcome) = exporting::run(&trial, folder.path(), |_| {}) else { return };
     assert!(outcome.holds(), "{outcome:#?}");
     let [all, _, newer] = outcome.requests;
@@ -386,7 +390,17 @@ fn export_is_exact(is_newest: bool) {
     assert!(outcome.pushes[0] > 10 && outcome.requests[1] > 0, "{outcome:?}");
     assert!(outcome.kills[2] > 0 && outcome.by_workers > 0, "{outcome:?}");
     assert!(outcome.exported.len() > 10, "{outcome:?}");
-    assert!(outcome.rules[0] > 0 && outcome.rules[1] > 0, "{outcome:?}");
+    let [made, changed, cells] = outcome.rules;
+    assert!(made > 0 && changed > 0 && cells > 0, "{outcome:?}");
+}
+
+/// What a catalogue has as rules.
+fn rules(url: &str, data: &Path) -> Value {
+    // The time is that of tables, which are there.
+    let since = Timestamp::from_nanos(0);
+    let catalogue = Catalogue::open(url, data.to_str().unwrap(), since).unwrap();
+    let book = catalogue.rules(&Tenant::new("anonymous").unwrap()).unwrap();
+    serde_json::to_value(book).unwrap()
 }
 
 #[test]
@@ -428,6 +442,89 @@ fn a_rule_that_is_made_by_pyroscopes_service_is_a_metric_soon_after() {
     });
     let lag_s = field(&told, "throughline_export_lag_seconds{").unwrap();
     assert!(lag_s < 60.0, "{told}");
+}
+
+/// Clients made as many rules as a tenant may have before the configuration had one: theirs stay, and all else goes on.
+#[test]
+fn rules_of_a_configuration_that_do_not_fit_keep_nothing_from_being_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, rules) = (folder.path().join("profiles"), folder.path().join("rules"));
+    let store = Store::start(&data, &["--cell", "1s"]);
+    let path = "/settings.v1.RecordingRulesService/UpsertRecordingRule";
+    for number in 0..25 {
+        let rule = json!({
+            "metricName": format!("profiles_recorded_n{number}"),
+            "matchers": ["{__profile_type__=\"process_cpu:cpu:nanoseconds:cpu:nanoseconds\"}"],
+            "groupBy": [],
+        });
+        let field = ["Content-Type: application/json"];
+        let (status, said) = store.post(path, &field, rule.to_string().as_bytes());
+        assert_eq!(status, 200, "{said}");
+    }
+    drop(store);
+    let rule = "[[rule]]\nprofile_type = \"process_cpu:cpu:nanoseconds:cpu:nanoseconds\"\n";
+    fs::write(&rules, rule).unwrap();
+    let arguments = ["--cell", "1s", "--rules", rules.to_str().unwrap()];
+    let mut store = Store::start(&data, &arguments);
+    assert_eq!(store.push("shop", &[], "main;serve 10\n").0, 200);
+    let done = "throughline_compaction_done_jobs_total{by=\"store\"} 1\n";
+    wait_for("a merge", || store.get("/metrics").contains(done).then_some(()));
+    assert_eq!(store.total("shop"), 100_000_000);
+    store.running.end("TERM");
+    let said = store.running.said();
+    let refused = "rules of the configuration are not given to tenant anonymous: ";
+    assert_eq!(said.matches(refused).count(), 1, "{said}");
+}
+
+/// What is more than a tenant may have is in the overflow, and is told with the reason.
+#[test]
+fn tenants_have_as_many_series_as_their_own_limits_say() {
+    let Some(prometheus) = Prometheus::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("limits"), "[default]\nseries = 3\n[tenant.small]\nseries_of_metric = 1\n")
+        .unwrap();
+    let rule = "[[rule]]\nprofile_type = \"process_cpu:cpu:nanoseconds:cpu:nanoseconds\"\n\
+                group_by = []\nvalue = \"self\"\nfunctions = { regex = \"[fg].\" }\n";
+    fs::write(path("rules"), rule).unwrap();
+    let (limits, rules) = (path("limits"), path("rules"));
+    let url = prometheus.write_url();
+    let arguments = [
+        "--tenants",
+        "--cell",
+        "1s",
+        "--limits",
+        limits.to_str().unwrap(),
+        "--rules",
+        rules.to_str().unwrap(),
+        "--remote-write",
+        &url,
+    ];
+    let store = Store::start(&path("profiles"), &arguments);
+    for (tenant, letter) in [("large", "f"), ("small", "g")] {
+        let stacks: String = (0..5).map(|n| format!("main;{letter}{n} 1\n")).collect();
+        let field = format!("X-Scope-OrgID: {tenant}");
+        assert_eq!(store.push("shop", &[&field], &stacks).0, 200);
+    }
+    let metric = |tenant: &str, reason: &str, samples: u64| {
+        let line = format!(
+            "throughline_export_elsewhere_samples_total{{tenant=\"{tenant}\",reason=\"{reason}\"}} {samples}\n"
+        );
+        wait_for(&line, || store.get("/metrics").contains(&line).then_some(()));
+    };
+    metric("large", "too_many_series", 2);
+    metric("small", "too_many_series", 4);
+    metric("small", "label_clash", 0);
+    let name =
+        "pyroscope_exported_metrics_functions_self_process_cpu_cpu_nanoseconds_cpu_nanoseconds";
+    for (letter, series) in [("f", "3"), ("g", "1")] {
+        let query = format!("count(sum_over_time({name}{{function=~\"{letter}.\"}}[1h]))");
+        wait_for(&query, || {
+            let at_s = i64::try_from(now_ms() / 1_000).unwrap() + 60;
+            let found = prometheus.query(&query, at_s);
+            (found.first()?["value"][1] == series).then_some(())
+        });
+    }
 }
 
 #[cfg(feature = "sql")]

@@ -125,7 +125,9 @@ fn merges_are_answered_in_the_format_that_was_asked_for() {
     let answer = |format: ProfileFormat| {
         let request = SelectMergeStacktracesRequest { format: format.into(), ..merge() };
         let question = rules().stacktraces(&request).unwrap().unwrap();
-        flame::stacktraces(&question, &batches)
+        let mut merged = flame::MergedStacks::new(&question);
+        batches.iter().for_each(|batch| merged.add(batch));
+        merged.finish()
     };
     let expected = SelectMergeStacktracesResponse {
         flamegraph: Some(tree.flame_graph(100)),

@@ -8,8 +8,9 @@
 
 use export::Prefix;
 use hashbrown::HashMap;
+use model::Timestamp;
 use model::intern::Lists;
-use model::samples::{Batch, SeriesId, StackId};
+use model::samples::{Batch, Sample, SeriesId, StackId};
 
 use super::bounds::Bounds;
 use super::groups::Groups;
@@ -35,35 +36,38 @@ pub fn sums<'a>(
 ) -> Sums {
     let rules: Vec<&Rule> = rules.into_iter().collect();
     let chosen = Chosen::new(&rules, batch);
-    let active = (0..).zip(rules.iter().copied()).filter(|(at, _)| chosen.is_active(*at));
-    let mut collector = Collector {
-        bounds,
-        stacks: Stacks::new(active, batch),
-        groups: Groups::new(&rules, prefix, batch),
-        chosen: &chosen,
-        pairs: HashMap::new(),
-        cells: HashMap::new(),
-        sums: Sums::default(),
-        scratch: Vec::new(),
-    };
-    // Samples mostly come in runs of one series and one stack.
-    let mut run = None;
-    let mut amount = Amount::default();
-    for sample in batch.samples() {
-        let key = (sample.series, sample.stack);
-        if run == Some(key) {
-            amount += Amount::of(sample.value);
-            continue;
+    let mut collector = Collector::new(&rules, prefix, batch, bounds, &chosen);
+    collector.add_all(batch.samples());
+    collector.take()
+}
+
+/// The sums of all samples of a batch, which are of many cells: `give` gets those of each cell that has samples, by the order of
+/// `cell_of`, which says in which cell a time is. They are what [`sums`] makes of the samples of that cell alone.
+///
+/// Memory: as of [`sums`], and 16 bytes for each sample.
+pub fn sums_by_cell<'a>(
+    rules: impl IntoIterator<Item = &'a Rule>,
+    prefix: &Prefix,
+    batch: &Batch,
+    bounds: &Bounds,
+    cell_of: impl Fn(Timestamp) -> i64,
+    mut give: impl FnMut(i64, Sums),
+) {
+    let rules: Vec<&Rule> = rules.into_iter().collect();
+    let chosen = Chosen::new(&rules, batch);
+    let mut collector = Collector::new(&rules, prefix, batch, bounds, &chosen);
+    let samples = batch.samples();
+    let cells = samples.iter().map(|sample| cell_of(sample.at));
+    let mut order: Vec<(i64, usize)> = cells.zip(0..).collect();
+    order.sort_unstable();
+    for cell in order.chunk_by(|(a, _), (b, _)| a == b) {
+        let Some((cell_ms, _)) = cell.first() else { continue };
+        collector.add_all(cell.iter().filter_map(|(_, at)| samples.get(*at)));
+        let sums = collector.take();
+        if !sums.is_empty() {
+            give(*cell_ms, sums);
         }
-        if let Some((series, stack)) = run.replace(key) {
-            collector.add(series, stack, amount);
-        }
-        amount = Amount::of(sample.value);
     }
-    if let Some((series, stack)) = run {
-        collector.add(series, stack, amount);
-    }
-    collector.finish()
 }
 
 /// A group of series and a function; 0 for all samples.
@@ -80,7 +84,47 @@ struct Collector<'a> {
     scratch: Vec<Cell>,
 }
 
-impl Collector<'_> {
+impl<'a> Collector<'a> {
+    fn new(
+        rules: &[&'a Rule],
+        prefix: &Prefix,
+        batch: &'a Batch,
+        bounds: &'a Bounds,
+        chosen: &'a Chosen,
+    ) -> Self {
+        let active = (0..).zip(rules.iter().copied()).filter(|(at, _)| chosen.is_active(*at));
+        Self {
+            bounds,
+            stacks: Stacks::new(active, batch),
+            groups: Groups::new(rules, prefix, batch),
+            chosen,
+            pairs: HashMap::new(),
+            cells: HashMap::new(),
+            sums: Sums::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    fn add_all<'s>(&mut self, samples: impl IntoIterator<Item = &'s Sample>) {
+        // Samples mostly come in runs of one series and one stack.
+        let mut run = None;
+        let mut amount = Amount::default();
+        for sample in samples {
+            let key = (sample.series, sample.stack);
+            if run == Some(key) {
+                amount += Amount::of(sample.value);
+                continue;
+            }
+            if let Some((series, stack)) = run.replace(key) {
+                self.add(series, stack, amount);
+            }
+            amount = Amount::of(sample.value);
+        }
+        if let Some((series, stack)) = run {
+            self.add(series, stack, amount);
+        }
+    }
+
     /// Adds samples of one series and one stack.
     fn add(&mut self, series: SeriesId, stack: StackId, amount: Amount) {
         let class = self.chosen.class(series);
@@ -141,11 +185,12 @@ impl Collector<'_> {
         }
     }
 
-    fn finish(mut self) -> Sums {
+    /// The sums of what was added since this was called last.
+    fn take(&mut self) -> Sums {
         self.drain();
         self.flush();
         self.sums.limit(self.bounds);
-        self.sums
+        std::mem::take(&mut self.sums)
     }
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use wire::remote_write::{Labels, NAME};
 
 pub use self::bounds::{Bounds, SeriesLimits};
-pub use self::collect::sums;
+pub use self::collect::{sums, sums_by_cell};
 pub use self::value::{Increase, increase, value};
 
 /// What the name of a counter has behind that of the metric which it adds up.

@@ -150,3 +150,18 @@ fn rules_of_the_configuration_come_change_and_go_with_it() {
     assert_eq!(set(&mut book, &twice, 400), Err(Error::Twice { id: "b".to_owned() }));
     assert_eq!(book, before);
 }
+
+#[test]
+fn the_earliest_version_of_a_rule_says_whether_others_were_before_it() {
+    let (mut book, limits) = (Book::default(), BookLimits::default());
+    for (id, from_ms) in [("a", 0), ("b", 15), ("a", 30)] {
+        book.upsert(named(id), None, from_ms, &limits).unwrap();
+    }
+    let earliest = |book: &Book, id| book.earliest(id).map(|it| (it.generation, it.from_ms));
+    assert_eq!(earliest(&book, "a"), Some((1, 0)));
+    assert_eq!(book.versions().len(), 3);
+    book.forget(30);
+    assert_eq!((earliest(&book, "a"), earliest(&book, "b")), (Some((2, 30)), Some((1, 15))));
+    book.delete("b", None, 45).unwrap();
+    assert_eq!((earliest(&book, "b"), earliest(&book, "c")), (Some((1, 15)), None));
+}

@@ -1,11 +1,12 @@
 //! Sums do not depend on how samples come.
 
 use export::Prefix;
+use model::Timestamp;
 use model::samples::Batch;
 use proptest::prelude::*;
-use rules::{Bounds, Draft, Functions, Rule, SeriesLimits, Sums, Value, sums};
+use rules::{Bounds, Draft, Functions, Rule, SeriesLimits, Sums, Value, sums, sums_by_cell};
 
-use crate::samples::{ALLOC, CPU, add, by, of, rules};
+use crate::samples::{ALLOC, CPU, add_at, by, of, rules};
 
 /// A sample: its series, its stack and its value.
 type One = ((bool, u8, u8), Vec<u8>, i64);
@@ -16,12 +17,18 @@ fn one() -> impl Strategy<Value = One> {
 }
 
 fn batch_of(samples: &[One]) -> Batch {
+    batch_at(samples.iter().map(|one| (one, 1)))
+}
+
+/// The same with times, nanoseconds.
+fn batch_at<'a>(samples: impl IntoIterator<Item = (&'a One, i64)>) -> Batch {
     let mut batch = Batch::new();
-    for ((is_cpu, service, pod), stack, value) in samples {
+    for (((is_cpu, service, pod), stack, value), at) in samples {
         let stack: Vec<String> = stack.iter().map(|at| format!("f{at}@lib{}", at % 2)).collect();
         let (service, pod) = (format!("s{service}"), format!("p{pod}"));
         let labels = [("service_name", service.as_str()), ("a.pod", &pod), ("a_pod", "x")];
-        add(&mut batch, if *is_cpu { CPU } else { ALLOC }, &labels, &stack.join(";"), *value);
+        let kind = if *is_cpu { CPU } else { ALLOC };
+        add_at(&mut batch, kind, &labels, &stack.join(";"), (*value, at));
     }
     batch
 }
@@ -96,6 +103,28 @@ proptest! {
             for labels in &known {
                 prop_assert!(limited.get(labels).is_some());
             }
+        }
+    }
+
+    #[test]
+    fn sums_by_cell_are_those_of_each_cells_samples(
+        samples in proptest::collection::vec((one(), -3..5_i64), 0..60),
+        (most, of_metric) in (0..12_usize, 0..8_usize),
+    ) {
+        let (rules, prefix) = (all_rules(), Prefix::default());
+        let few = Bounds::new(SeriesLimits { all: most, of_metric }, []);
+        let batch = batch_at(samples.iter().map(|(one, at)| (one, *at)));
+        for bounds in [&Bounds::default(), &few] {
+            let mut found = Vec::new();
+            let cell_of = |at: Timestamp| at.nanos().div_euclid(2);
+            sums_by_cell(&rules, &prefix, &batch, bounds, cell_of, |cell, sums| found.push((cell, sums)));
+            let alone = |cell: i64| {
+                let own = samples.iter().filter(|(_, at)| at.div_euclid(2) == cell);
+                sums(&rules, &prefix, &batch_at(own.map(|(one, at)| (one, *at))), bounds)
+            };
+            let expected: Vec<_> =
+                (-2..3).map(|cell| (cell, alone(cell))).filter(|(_, sums)| !sums.is_empty()).collect();
+            prop_assert_eq!(found, expected);
         }
     }
 

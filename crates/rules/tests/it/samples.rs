@@ -21,12 +21,23 @@ pub(crate) fn frame(batch: &mut Batch, text: &str) -> model::samples::FrameId {
 
 /// Adds a sample: its stack is frames from the leaf on, with `;` between.
 pub(crate) fn add(batch: &mut Batch, kind: &str, labels: Pairs<'_>, stack: &str, value: i64) {
+    add_at(batch, kind, labels, stack, (value, 1));
+}
+
+/// The same of a value at a time, nanoseconds.
+pub(crate) fn add_at(
+    batch: &mut Batch,
+    kind: &str,
+    labels: Pairs<'_>,
+    stack: &str,
+    (value, at): (i64, i64),
+) {
     let texts = stack.split(';').filter(|text| !text.is_empty());
     let frames: Vec<_> = texts.map(|text| frame(batch, text)).collect();
     let stack = batch.stack(&frames);
     let labels = Labels::new(labels.iter().copied());
     let series = batch.series(Series { profile_type: kind.parse().unwrap(), labels });
-    let at = Timestamp::from_nanos(1);
+    let at = Timestamp::from_nanos(at);
     batch.add(Sample { series, stack, at, value, profile: 1, span_id: 0, trace_id: 0 });
 }
 

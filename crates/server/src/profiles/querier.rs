@@ -3,7 +3,10 @@
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
-use flame::{CallTree, LabelSet, MergeQuestion, Millis, Rules, SeriesSums};
+use flame::{
+    CallTree, LabelSet, MergeQuestion, MergedCalls, MergedPlaces, MergedStacks, Millis, Rules,
+    SeriesSums,
+};
 use model::Timestamp;
 use model::samples::{Batch, Series};
 use prost::Message;
@@ -15,8 +18,9 @@ use wire::pyroscope::{self as connect, Code};
 use wire::pyroscope::{
     AnalyzeQueryRequest, AnalyzeQueryResponse, DiffRequest, DiffResponse, GetProfileStatsRequest,
     LabelNamesRequest, LabelValuesRequest, ProfileTypesRequest, QueryImpact, QueryScope,
-    SelectHeatmapRequest, SelectHeatmapResponse, SelectMergeStacktracesRequest,
-    SelectSeriesRequest, SelectSeriesResponse, SeriesRequest,
+    SelectHeatmapRequest, SelectHeatmapResponse, SelectMergeSpanProfileResponse,
+    SelectMergeStacktracesRequest, SelectMergeStacktracesResponse, SelectSeriesRequest,
+    SelectSeriesResponse, SeriesRequest, pprof,
 };
 
 use super::call::{Call, call};
@@ -84,17 +88,24 @@ impl Asked<'_> {
             }),
             "AnalyzeQuery" => self.of(|asked: AnalyzeQueryRequest| self.analyze(&asked)),
             "SelectMergeStacktraces" => self.of(|asked| {
-                self.answered(self.rules.stacktraces(&asked)?, |it, all| {
-                    flame::stacktraces(it, all)
-                })
+                let Some(question) = self.rules.stacktraces(&asked)? else {
+                    return Ok(SelectMergeStacktracesResponse::default());
+                };
+                Ok(self.stacks(&question)?.finish())
             }),
             "SelectMergeSpanProfile" => self.of(|asked| {
-                self.answered(self.rules.span_profile(&asked)?, |it, all| {
-                    flame::span_profile(it, all)
-                })
+                let Some(question) = self.rules.span_profile(&asked)? else {
+                    return Ok(SelectMergeSpanProfileResponse::default());
+                };
+                Ok(self.stacks(&question)?.finish_spans())
             }),
             "SelectMergeProfile" => self.of(|asked| {
-                self.answered(self.rules.profile(&asked)?, |it, all| flame::profile(it, all))
+                let Some(question) = self.rules.profile(&asked)? else {
+                    return Ok(pprof::Profile::default());
+                };
+                let mut places = MergedPlaces::new(&question);
+                self.merge(&question, |batch| places.add(batch))?;
+                Ok(places.finish())
             }),
             "SelectSeries" => self.of(|asked| self.select_series(&asked)),
             "SelectHeatmap" => self.of(|asked| self.heatmap(&asked)),
@@ -119,35 +130,31 @@ impl Asked<'_> {
         found.map(|found| found.into_iter().collect()).map_err(|error| of_store(&error))
     }
 
-    fn select(&self, selection: &flame::Selection, detail: Detail) -> Answer<Batch> {
-        select(self.call.inner, self.call.tenant, selection, detail)
+    /// All samples of a selection.
+    fn samples(&self, selection: &flame::Selection, visit: impl FnMut(&Batch)) -> Answer<()> {
+        self::visit(self.call.inner, self.call.tenant, selection, Detail::Samples, visit)
     }
 
     /// What a question for merged stacks is answered from.
-    fn merged(&self, question: &MergeQuestion) -> Answer<Batch> {
+    fn merge(&self, question: &MergeQuestion, visit: impl FnMut(&Batch)) -> Answer<()> {
         let flame::Selection { profiles, spans, traces, .. } = &question.selection;
         let is_single = !(profiles.is_empty() && spans.is_empty() && traces.is_empty());
         let detail = if is_single { Detail::Samples } else { Detail::Totals };
-        self.select(&question.selection, detail)
+        self::visit(self.call.inner, self.call.tenant, &question.selection, detail, visit)
     }
 
-    /// The answer to a question for merged stacks; the empty one when there is nothing to ask.
-    fn answered<A: Default>(
-        &self,
-        question: Option<MergeQuestion>,
-        answer: impl FnOnce(&MergeQuestion, Option<&Batch>) -> A,
-    ) -> Answer<A> {
-        let Some(question) = question else { return Ok(A::default()) };
-        Ok(answer(&question, Some(&self.merged(&question)?)))
+    fn stacks<'q>(&self, question: &'q MergeQuestion) -> Answer<MergedStacks<'q>> {
+        let mut stacks = MergedStacks::new(question);
+        self.merge(question, |batch| stacks.add(batch))?;
+        Ok(stacks)
     }
 
     fn select_series(&self, asked: &SelectSeriesRequest) -> Answer<SelectSeriesResponse> {
         let Some((selection, question)) = self.rules.series(asked)? else {
             return Ok(SelectSeriesResponse::default());
         };
-        let batch = self.select(&selection, Detail::Samples)?;
         let mut sums = SeriesSums::new(question);
-        sums.add(&batch, selection.samples(&batch));
+        self.samples(&selection, |batch| sums.add(batch, selection.samples(batch)))?;
         Ok(SelectSeriesResponse { series: sums.finish().series })
     }
 
@@ -155,9 +162,8 @@ impl Asked<'_> {
         let Some((selection, question)) = self.rules.heatmap(asked)? else {
             return Ok(SelectHeatmapResponse::default());
         };
-        let batch = self.select(&selection, Detail::Samples)?;
         let mut sums = flame::HeatmapSums::new(question);
-        sums.add(&batch, selection.samples(&batch));
+        self.samples(&selection, |batch| sums.add(batch, selection.samples(batch)))?;
         Ok(SelectHeatmapResponse { series: sums.finish().series })
     }
 
@@ -211,7 +217,9 @@ impl Asked<'_> {
             let side = side.as_ref().ok_or_else(|| connect::Error::invalid("a side is missing"))?;
             match self.rules.stacktraces(side)? {
                 Some(question) => {
-                    Ok((flame::calls(&question, [&self.merged(&question)?]), question.max_nodes))
+                    let mut calls = MergedCalls::new(&question);
+                    self.merge(&question, |batch| calls.add(batch))?;
+                    Ok((calls.finish(), question.max_nodes))
                 }
                 None => Ok((CallTree::new(), 0)),
             }
@@ -222,20 +230,21 @@ impl Asked<'_> {
     }
 }
 
-/// What lies there of a selection; sums of rows where nothing asks for single samples.
-pub(super) fn select(
+/// Shows what lies there of a selection, batch by batch; sums of rows where nothing asks for single samples.
+pub(super) fn visit(
     inner: &Inner,
     tenant: &Tenant,
     selection: &flame::Selection,
     detail: Detail,
-) -> Answer<Batch> {
+    visit: impl FnMut(&Batch),
+) -> Answer<()> {
     let wanted = Selection {
         profile_type: None,
         series: &|series| selection.selector.matches(series),
         times: times(selection.time),
         detail,
     };
-    inner.lake.select(tenant, &wanted).map_err(|error| of_store(&error))
+    inner.lake.visit(tenant, &wanted, visit).map_err(|error| of_store(&error))
 }
 
 pub(super) fn millis(at: Timestamp) -> i64 {

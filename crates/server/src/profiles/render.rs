@@ -8,14 +8,13 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use flame::{Aggregation, CallTree, MergeQuestion, Rules, SeriesQuestion, SeriesSums};
-use model::samples::Batch;
+use flame::{Aggregation, CallTree, MergeQuestion, MergedCalls, Rules, SeriesQuestion, SeriesSums};
 use serde::Deserialize;
 use store::block::Detail;
 use store::lake::name::Tenant;
 use wire::pyroscope::{self as connect, Point, Render};
 
-use super::querier::{millis, select};
+use super::querier::{millis, visit};
 use super::{Failed, Inner, Kind, Profiles};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -85,27 +84,36 @@ pub(super) async fn render(
         let rules = rules(inner);
         let time = (asked.from.as_deref(), asked.until.as_deref());
         let question = question(&rules, &asked.query, time, asked.max_nodes)?;
-        let batch = select(inner, tenant, &question.selection, Detail::Samples)?;
-        let tree = flame::calls(&question, [&batch]);
-        if asked.format == Form::Dot {
-            return Ok(Given::Dot(tree.dot(question.max_nodes)));
-        }
         let steps = flame::timeline_steps(question.selection.time);
         let aggregation = match asked.aggregation {
             Gather::Sum => Aggregation::Sum,
             Gather::Avg => Aggregation::Average,
         };
         let series = |group_by: Vec<String>| {
-            let asks =
-                SeriesQuestion { steps, group_by, aggregation, exemplars: None, limit: None };
-            series(asks, &batch, &question)
+            let exemplars = None;
+            SeriesSums::new(SeriesQuestion { steps, group_by, aggregation, exemplars, limit: None })
         };
+        let label = Some(&asked.group_by).filter(|label| !label.is_empty());
+        let mut calls = MergedCalls::new(&question);
+        let mut all = series(Vec::new());
+        let mut groups = label.map(|label| series(vec![label.clone()]));
+        let is_dot = asked.format == Form::Dot;
+        let detail = if is_dot { Detail::Totals } else { Detail::Samples };
+        visit(inner, tenant, &question.selection, detail, |batch| {
+            calls.add(batch);
+            if !is_dot {
+                let samples = || question.selection.samples(batch);
+                all.add(batch, samples());
+                groups.iter_mut().for_each(|groups| groups.add(batch, samples()));
+            }
+        })?;
+        let tree = calls.finish();
+        if is_dot {
+            return Ok(Given::Dot(tree.dot(question.max_nodes)));
+        }
         let line = |points: &[Point]| flame::timeline(points, steps);
-        let all = series(Vec::new()).into_iter().next().map(|(_, points)| points);
-        let groups = match asked.group_by.as_str() {
-            "" => Vec::new(),
-            label => series(vec![label.to_owned()]),
-        };
+        let all = points(all).into_iter().next().map(|(_, points)| points);
+        let groups = groups.map(points).unwrap_or_default();
         let groups = groups.into_iter().map(|(value, points)| (value, line(&points)));
         let graph = tree.flame_graph(question.max_nodes);
         let line_of_all = line(&all.unwrap_or_default());
@@ -134,8 +142,9 @@ pub(super) async fn render_diff(
             return Err(connect::Error::invalid(words));
         }
         let tree = |question: &MergeQuestion| {
-            let batch = select(inner, tenant, &question.selection, Detail::Totals)?;
-            Ok::<_, connect::Error>(flame::calls(question, [&batch]))
+            let mut calls = MergedCalls::new(question);
+            visit(inner, tenant, &question.selection, Detail::Totals, |batch| calls.add(batch))?;
+            Ok::<_, connect::Error>(calls.finish())
         };
         let graph = CallTree::diff(&tree(&left)?, &tree(&right)?, left.max_nodes);
         Ok(Given::Json(Box::new(flame::render_diff(graph, &left.profile_type))))
@@ -188,13 +197,7 @@ fn question(
 }
 
 /// Points by the value of the label that is grouped by, which is empty where there is none.
-fn series(
-    asks: SeriesQuestion,
-    batch: &Batch,
-    question: &MergeQuestion,
-) -> Vec<(String, Vec<Point>)> {
-    let mut sums = SeriesSums::new(asks);
-    sums.add(batch, question.selection.samples(batch));
+fn points(sums: SeriesSums) -> Vec<(String, Vec<Point>)> {
     let value = |series: &connect::Series| series.labels.first().map(|label| label.value.clone());
     let series = sums.finish().series.into_iter();
     series.map(|series| (value(&series).unwrap_or_default(), series.points)).collect()

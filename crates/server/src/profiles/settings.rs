@@ -103,7 +103,6 @@ struct Asked<'a>(&'a Call<'a>);
 
 impl Asked<'_> {
     fn rules(&self, method: &str) -> Answer<Vec<u8>> {
-        let from_ms = self.0.inner.lake.next_cell_ms(self.now());
         let limits = &BookLimits::default();
         match method {
             "ListRecordingRules" => {
@@ -111,11 +110,10 @@ impl Asked<'_> {
             }
             "GetRecordingRule" => self.of(|asked| rules::get_rule(&self.book()?, &asked)),
             "UpsertRecordingRule" => self.of(|asked: connect::UpsertRecordingRuleRequest| {
-                self.change(|book| rules::upsert_rule(book, asked.clone(), from_ms, limits))
+                self.change(|book, from_ms| rules::upsert_rule(book, asked, from_ms, limits))
             }),
-            "DeleteRecordingRule" => {
-                self.of(|asked| self.change(|book| rules::delete_rule(book, &asked, from_ms)))
-            }
+            "DeleteRecordingRule" => self
+                .of(|asked| self.change(|book, from_ms| rules::delete_rule(book, &asked, from_ms))),
             _ => Err(connect::Error::new(Code::Unimplemented, format!("there is no {method}"))),
         }
     }
@@ -162,15 +160,10 @@ impl Asked<'_> {
         self.catalogue().settings(self.0.tenant).map_err(|error| unkept(&error))
     }
 
-    fn change<T>(&self, change: impl Fn(&mut Book) -> Answer<T>) -> Answer<T> {
-        tried(|| {
-            let mut book = self.book()?;
-            let expected = book.generation();
-            // Versions of cells that are long closed.
-            book.forget(millis(self.now()).saturating_sub(HOUR_MS));
-            let answer = change(&mut book)?;
-            Ok((self.catalogue().put_rules(self.0.tenant, &book, expected), answer))
-        })
+    fn change<T>(&self, change: impl FnOnce(&mut Book, i64) -> Answer<T>) -> Answer<T> {
+        let lake = &self.0.inner.lake;
+        let changed = lake.change_rules(self.0.tenant, self.now(), change);
+        changed.map_err(|error| unkept(&error))?
     }
 
     fn change_settings<T>(&self, change: impl Fn(&mut Settings) -> Answer<T>) -> Answer<T> {

@@ -20,7 +20,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use flame::CallTree;
+use flame::{CallTree, MergedCalls};
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color, Palette, StrokeColor};
 use inferno::flamegraph::{Direction, Options, TextTruncateDirection, from_lines};
 use model::samples::ProfileType;
@@ -29,7 +29,7 @@ use store::block::Detail;
 use store::lake::name::Tenant;
 use wire::pyroscope::{self as connect, Code, SelectMergeStacktracesRequest};
 
-use super::querier::select;
+use super::querier::visit;
 use super::render::rules;
 use super::{Failed, Inner, Kind, Profiles, TENANT};
 use crate::guard::{Framing, protect};
@@ -120,8 +120,9 @@ fn drawn(
         let Some(question) = rules.stacktraces(&asked)? else {
             return Ok((CallTree::new(), 0));
         };
-        let batch = select(inner, tenant, &question.selection, Detail::Totals)?;
-        Ok::<_, connect::Error>((flame::calls(&question, [&batch]), question.max_nodes))
+        let mut calls = MergedCalls::new(&question);
+        visit(inner, tenant, &question.selection, Detail::Totals, |batch| calls.add(batch))?;
+        Ok::<_, connect::Error>((calls.finish(), question.max_nodes))
     };
     let (tree, most) = side(selector, start, end)?;
     let stacks = match (asked.base_selector, asked.base_start, asked.base_end) {

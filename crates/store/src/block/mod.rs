@@ -23,7 +23,9 @@ mod schema;
 mod tables;
 mod write;
 
-pub use read::{Detail, Selection, groups, header, read_group_into, read_into, series_into};
+pub use read::{
+    Detail, Selection, groups, header, read_group_into, read_into, read_parts_into, series_into,
+};
 pub use schema::schema;
 pub use write::{encode, encode_as};
 

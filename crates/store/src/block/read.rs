@@ -103,7 +103,22 @@ fn header_of(metadata: &ParquetMetaData) -> Result<Header, Error> {
 ///
 /// Those of [`header`]; [`Error::NoBlock`] for other columns than a block's; [`Error::Damaged`]. The batch has what was read until then.
 pub fn read_into(bytes: &Bytes, selection: &Selection<'_>, batch: &mut Batch) -> Result<(), Error> {
-    guarded(|| read_groups(bytes, None, selection, batch))
+    guarded(|| read_groups(bytes, None, selection, batch, &mut |_batch| false))
+}
+
+/// The same, where `take` is shown the batch after each row group, and says whether it took what is in it, so that no more of a block than that has
+/// to be in memory.
+///
+/// # Errors
+///
+/// As [`read_into`].
+pub fn read_parts_into(
+    bytes: &Bytes,
+    selection: &Selection<'_>,
+    batch: &mut Batch,
+    mut take: impl FnMut(&mut Batch) -> bool,
+) -> Result<(), Error> {
+    guarded(|| read_groups(bytes, None, selection, batch, &mut take))
 }
 
 /// The numbers of the row groups of a block that may have something of what is selected and of a service, as far as their statistics say.
@@ -140,7 +155,7 @@ pub fn read_group_into(
     selection: &Selection<'_>,
     batch: &mut Batch,
 ) -> Result<(), Error> {
-    guarded(|| read_groups(bytes, Some(number), selection, batch))
+    guarded(|| read_groups(bytes, Some(number), selection, batch, &mut |_batch| false))
 }
 
 fn read_groups(
@@ -148,6 +163,7 @@ fn read_groups(
     only: Option<usize>,
     selection: &Selection<'_>,
     batch: &mut Batch,
+    take: &mut dyn FnMut(&mut Batch) -> bool,
 ) -> Result<(), Error> {
     // What is not selected is known as that.
     let mut known: HashMap<Digest, Option<SeriesId>> = HashMap::new();
@@ -164,7 +180,11 @@ fn read_groups(
         runs.retain(|run| id(run).is_some());
         let wanted: Vec<Wanted> =
             runs.into_iter().filter_map(|run| Some(Wanted { series: id(&run)?, run })).collect();
-        group.give(&wanted, selection, batch)
+        group.give(&wanted, selection, batch)?;
+        if take(batch) {
+            known.clear();
+        }
+        Ok(())
     })
 }
 

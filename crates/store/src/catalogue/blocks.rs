@@ -7,7 +7,7 @@ use model::Timestamp;
 use rules::{Bounds, Sums};
 use sqlx::{AnyConnection, Row as _};
 
-use super::{Catalogue, Error, Result, cells};
+use super::{Catalogue, Error, Result, beside, cells};
 use crate::lake::name::{BlockName, Tenant};
 
 /// What becomes true at once.
@@ -198,19 +198,15 @@ async fn apply(
     Ok(())
 }
 
-/// The blocks that are there, asked of a catalogue that another process may own: it is neither made, nor written to, nor taken over.
+/// The blocks that are there, asked of a catalogue that another process may own.
 ///
 /// # Errors
 ///
-/// [`Error::Database`] when there is none, too; [`Error::Damaged`].
+/// As [`beside`].
 pub(crate) fn live_blocks(url: &str) -> Result<Vec<BlockName>> {
-    let is_plain_file = url.starts_with("sqlite:") && !url.contains('?');
-    let url = if is_plain_file { format!("{url}?mode=ro") } else { url.to_owned() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(Error::Thread)?.block_on(async {
-        let mut connection = ducklake::connect(&url).await?;
+    beside(url, async |connection: &mut AnyConnection| {
         let live = "SELECT name FROM throughline_block WHERE ended_ns IS NULL ORDER BY name";
-        let rows = sqlx::query(live).fetch_all(&mut connection).await?;
+        let rows = sqlx::query(live).fetch_all(connection).await?;
         rows.iter().map(|row| name(row.try_get(0)?)).collect()
     })
 }

@@ -1,9 +1,10 @@
 //! Sums of cells, until they are closed; then the cells, until all receivers have them.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
 use export::{Counter, Prefix};
-use rules::Sums;
+use rules::{Amount, Reason, Sums};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::any::AnyRow;
@@ -32,6 +33,55 @@ pub struct Made {
     pub cells: u64,
     /// Cells that were lost as too many wait.
     pub lost: u64,
+    /// Samples that are elsewhere.
+    pub elsewhere: Elsewhere,
+}
+
+/// Samples that are not in the series that they would be in, but in the overflow or in one that lacks a label, by why. One counts for each such
+/// series.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the reasons, by their names")]
+pub struct Elsewhere {
+    pub too_many_series: u64,
+    pub too_many_labels: u64,
+    pub labels_too_long: u64,
+    pub label_clash: u64,
+}
+
+impl Elsewhere {
+    fn of(sums: &Sums) -> Self {
+        let mut all = Self { label_clash: sums.clashes(), ..Self::default() };
+        for (reason, Amount { samples, .. }) in sums.overflows() {
+            match reason {
+                Reason::TooManyLabels => all.too_many_labels += samples,
+                Reason::LabelsTooLong => all.labels_too_long += samples,
+                _ => all.too_many_series += samples,
+            }
+        }
+        all
+    }
+
+    /// Each reason, and its samples.
+    #[must_use]
+    pub const fn by_reason(&self) -> [(&'static str, u64); 4] {
+        let Self { too_many_series, too_many_labels, labels_too_long, label_clash } = *self;
+        [
+            ("too_many_series", too_many_series),
+            ("too_many_labels", too_many_labels),
+            ("labels_too_long", labels_too_long),
+            ("label_clash", label_clash),
+        ]
+    }
+}
+
+impl AddAssign for Elsewhere {
+    fn add_assign(&mut self, other: Self) {
+        let Self { too_many_series, too_many_labels, labels_too_long, label_clash } = other;
+        self.too_many_series += too_many_series;
+        self.too_many_labels += too_many_labels;
+        self.labels_too_long += labels_too_long;
+        self.label_clash += label_clash;
+    }
 }
 
 /// How a tenant's cells are.
@@ -152,7 +202,7 @@ async fn head(connection: &mut AnyConnection, tenant: &str) -> Result<Option<Hea
     row.map(head).transpose()
 }
 
-async fn known(connection: &mut AnyConnection, tenant: &str) -> Result<KnownSeries> {
+pub(super) async fn known(connection: &mut AnyConnection, tenant: &str) -> Result<KnownSeries> {
     let select = "SELECT series, start_ms, total, seen_ms, is_stale FROM throughline_counter WHERE tenant = $1";
     let rows = sqlx::query(select).bind(tenant).fetch_all(connection).await?;
     let series = |row: &AnyRow| {
@@ -197,6 +247,7 @@ async fn close(
         };
         let sums = take_sums(connection, tenant, cell_ms).await?;
         open.retain(|it| *it != cell_ms);
+        made.elsewhere += Elsewhere::of(&sums);
         let closed = cells::close(sums.with_overflow(prefix), &series, cell_ms);
         // Cells of another grid may wait, and end where the next one begins.
         let next = open.iter().copied().filter(|it| *it > cell_ms).min();

@@ -33,8 +33,9 @@ use self::thread::Database;
 
 pub(crate) use self::blocks::live_blocks;
 pub use self::blocks::{Change, Committed, Summed};
-pub use self::cells::{Head, MAX_WAITING, Made};
+pub use self::cells::{Elsewhere, Head, MAX_WAITING, Made};
 pub use self::outbox::{KeptCursor, Outbox};
+pub(crate) use self::rules::exported;
 
 /// What goes wrong with the catalogue.
 #[derive(Debug, thiserror::Error)]
@@ -195,6 +196,21 @@ async fn take_over(connection: &mut AnyConnection) -> Result<i64> {
     }
     let row = sqlx::query("SELECT epoch FROM throughline_owner").fetch_one(connection).await?;
     Ok(row.try_get(0)?)
+}
+
+/// Asks a catalogue that another process may own: it is neither made, nor written to, nor taken over.
+///
+/// # Errors
+///
+/// [`Error::Database`] when there is none, too; those of what is asked.
+fn beside<T>(url: &str, ask: impl AsyncFnOnce(&mut AnyConnection) -> Result<T>) -> Result<T> {
+    let is_plain_file = url.starts_with("sqlite:") && !url.contains('?');
+    let url = if is_plain_file { format!("{url}?mode=ro") } else { url.to_owned() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(Error::Thread)?.block_on(async {
+        let mut connection = ducklake::connect(&url).await?;
+        ask(&mut connection).await
+    })
 }
 
 /// The URL of a catalogue in a file.

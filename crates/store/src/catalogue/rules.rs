@@ -3,8 +3,9 @@
 use rules::{Book, Settings};
 use sqlx::{AnyConnection, Row as _};
 
-use super::cells::{number, parse, text};
-use super::{Catalogue, Error, Result};
+use super::cells::{known, number, parse, text};
+use super::{Catalogue, Error, Result, beside};
+use crate::cells::KnownSeries;
 use crate::lake::name::Tenant;
 
 /// What a document is.
@@ -64,10 +65,7 @@ impl Catalogue {
     fn document(&self, kind: Kind, tenant: &Tenant) -> Result<Option<String>> {
         let tenant = tenant.as_str().to_owned();
         self.database.transact(async move |connection: &mut AnyConnection| {
-            let select = "SELECT content FROM throughline_document WHERE kind = $1 AND tenant = $2";
-            let query = sqlx::query(select).bind(kind.as_str()).bind(tenant);
-            let row = query.fetch_optional(connection).await?;
-            Ok(row.map(|row| row.try_get(0)).transpose()?)
+            content(connection, kind, &tenant).await
         })
     }
 
@@ -97,4 +95,28 @@ impl Catalogue {
             Ok(())
         })
     }
+}
+
+/// A tenant's rules and the series of it that were exported, asked of a catalogue that another process may own.
+///
+/// # Errors
+///
+/// [`Error::Database`] when there is none, too; [`Error::Damaged`].
+pub(crate) fn exported(url: &str, tenant: &Tenant) -> Result<(Book, KnownSeries)> {
+    beside(url, async |connection: &mut AnyConnection| {
+        let book = content(connection, Kind::Rules, tenant.as_str()).await?;
+        let known = known(connection, tenant.as_str()).await?;
+        Ok((book.map_or(Ok(Book::default()), parse)?, known))
+    })
+}
+
+async fn content(
+    connection: &mut AnyConnection,
+    kind: Kind,
+    tenant: &str,
+) -> Result<Option<String>> {
+    let select = "SELECT content FROM throughline_document WHERE kind = $1 AND tenant = $2";
+    let query = sqlx::query(select).bind(kind.as_str()).bind(tenant);
+    let row = query.fetch_optional(connection).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
 }

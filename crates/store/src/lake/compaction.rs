@@ -102,6 +102,8 @@ impl Lake {
                     Ok((more, is_all)) => {
                         made.cells += more.cells;
                         made.lost += more.lost;
+                        made.elsewhere += more.elsewhere;
+                        *lock(&self.elsewhere).entry(tenant.clone()).or_default() += more.elsewhere;
                         if is_all {
                             break;
                         }

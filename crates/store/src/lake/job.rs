@@ -1,7 +1,11 @@
 //! One merge, for whoever reaches the objects: blocks in, one block out, and what it has by rules.
 //!
-//! A job says all that doing it needs, so it can be done in any process. It is a function of its blocks: two that do the same
-//! job put the same bytes under the same name. Only the owner of the catalogue makes its result take the place of the blocks.
+//! A job says all that doing it needs, so it can be done in any process. It is a function of its blocks, and of the debug information by
+//! which frames are named: two with the same that do the same job put the same bytes under the same name. Only the owner of the
+//! catalogue makes its result take the place of the blocks.
+
+use std::time::Duration;
+use std::{fmt, marker};
 
 use bytes::Bytes;
 use ducklake::Numbers;
@@ -18,6 +22,11 @@ use super::name::{BlockName, Tenant};
 use crate::block::{self, Header, Selection, read_into};
 use crate::content::Digest;
 use crate::error::Error;
+
+/// Metrics wait for merges of level 1: no longer than this for names.
+const FRESH_PATIENCE: Duration = Duration::from_secs(2);
+/// Nobody waits for others.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Blocks that become one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +50,12 @@ pub struct Counting {
     most: (usize, usize),
     /// The series that there are.
     known: Vec<Labels>,
+}
+
+/// Names frames that came without, as it can.
+pub trait Symbolize: Send + marker::Sync + fmt::Debug {
+    /// Has frames with functions stand for those without. What is not known within `patience` stays as it is.
+    fn symbolize(&self, samples: &mut Batch, patience: Duration);
 }
 
 /// What came of a job.
@@ -102,7 +117,7 @@ impl Job {
     }
 
     /// Does it: the block is there when this is done. `may_put` is told its name just before, and says whether the job was not
-    /// lost meanwhile; [`None`] if it was.
+    /// lost meanwhile; [`None`] if it was. Frames are named before anything is counted.
     ///
     /// # Errors
     ///
@@ -110,6 +125,7 @@ impl Job {
     pub fn run(
         &self,
         store: &Store,
+        symbols: Option<&dyn Symbolize>,
         may_put: impl FnOnce(&BlockName) -> bool,
     ) -> Result<Option<Done>, Error> {
         let tenant = self.tenant()?;
@@ -118,6 +134,8 @@ impl Job {
             let bytes = fetch(store, source)?;
             read_into(&bytes, &Selection::all(), &mut all).map_err(|error| error.of(source))?;
         }
+        let patience = if self.level <= 1 { FRESH_PATIENCE } else { PATIENCE };
+        symbols.into_iter().for_each(|symbols| symbols.symbolize(&mut all, patience));
         let replaces: Vec<Digest> = self.sources.iter().map(BlockName::id).collect();
         let Some((header, bytes)) = block::encode_as(&all, &replaces)? else {
             return Err(Error::Job { what: "blocks: they have no samples" });

@@ -1,7 +1,7 @@
 //! Merges are done, by this process and by workers, and their results take the place of blocks.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use model::Timestamp;
 
@@ -103,7 +103,7 @@ impl Lake {
     fn merge(&self, merge: Merge, now: Timestamp) -> Result<(), Error> {
         let job = self.job(merge)?;
         let mut name = None;
-        let ran = job.run(&self.store, |it| {
+        let ran = job.run(&self.store, self.symbols.as_deref(), |it| {
             name = Some(it.clone());
             true
         });
@@ -135,6 +135,7 @@ impl Lake {
         if let (1, Some(export)) = (level, &self.settings.export) {
             let tenant = job.tenant()?;
             let cell_ms = self.settings.grid.cell_of(job.came());
+            let _ruled = self.ruling.read().unwrap_or_else(PoisonError::into_inner);
             let book = self.catalogue.rules(tenant)?;
             let rules = book.at(cell_ms);
             if !rules.is_empty() {

@@ -25,17 +25,17 @@ mod reader;
 mod start;
 pub mod tenants;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bytes::Bytes;
 use export::Prefix;
 use model::samples::{Batch, Series};
 use model::{Nanos, Timestamp};
 use objects::{Io, Store};
-use rules::SeriesLimits;
+use rules::{Book, SeriesLimits};
 
 use self::board::Board;
 pub use self::board::{LEASE, NoToken, Tally, Token};
@@ -43,15 +43,15 @@ use self::cache::Cache;
 use self::clock::Clock;
 pub use self::compaction::{Compacted, ENDED_STAY};
 use self::flush::Unsettled;
-pub use self::job::{Counting, Done, Job};
+pub use self::job::{Counting, Done, Job, Symbolize};
 pub use self::merge::Refusal;
 use self::name::{BlockName, Tenant};
 use self::pending::Incoming;
 pub use self::pending::Ticket;
 pub use self::reader::{Block, Reader};
 use self::tenants::PerTenant;
-use crate::block::{Selection, read_into, series_into};
-use crate::catalogue::{self, Catalogue};
+use crate::block::{Selection, read_into, read_parts_into, series_into};
+use crate::catalogue::{self, Catalogue, Elsewhere};
 use crate::cells::Grid;
 use crate::error::Error;
 
@@ -59,6 +59,10 @@ use crate::error::Error;
 const MAX_BLOCK_BYTES: u64 = 256 << 20;
 /// Bytes of blocks that are kept in memory.
 const CACHE_BYTES: usize = 128 << 20;
+/// Versions of rules are known for so long after their last cell, for those who compare what was exported.
+const RULES_STAY_MS: i64 = 3_600_000;
+/// Samples, or sums of rows, that a question looks at together, 80 bytes each. One row group may be more.
+pub const VISITED: usize = 1 << 20;
 /// A folder's catalogue, in it.
 const CATALOGUE: &str = "catalogue.sqlite";
 
@@ -132,6 +136,11 @@ pub struct Lake {
     /// Whoever has blocks take the place of others, in the catalogue and in memory.
     changing: Mutex<()>,
     board: Mutex<Board>,
+    /// Of each tenant that has metrics.
+    elsewhere: Mutex<BTreeMap<Tenant, Elsewhere>>,
+    /// Whoever makes jobs reads rules; whoever changes them does that between.
+    ruling: RwLock<()>,
+    symbols: Option<Arc<dyn Symbolize>>,
     settings: Settings,
 }
 
@@ -172,10 +181,20 @@ impl Lake {
             compacting: Mutex::new(()),
             changing: Mutex::new(()),
             board,
+            elsewhere: Mutex::default(),
+            ruling: RwLock::new(()),
+            symbols: None,
             settings,
         };
         lake.reconcile(now)?;
         Ok(lake)
+    }
+
+    /// The same, which names frames in merges that it does itself.
+    #[must_use]
+    pub fn with_symbols(mut self, symbols: Option<Arc<dyn Symbolize>>) -> Self {
+        self.symbols = symbols;
+        self
     }
 
     /// The catalogue.
@@ -189,6 +208,46 @@ impl Lake {
     pub fn next_cell_ms(&self, now: Timestamp) -> i64 {
         let grid = self.settings.grid;
         grid.end_of(grid.cell_of(lock(&self.clock).latest(now)))
+    }
+
+    /// Changes a tenant's rules: `change` is told when the next cell begins, from which on what it makes should hold. No merge is begun
+    /// meanwhile, so all that is counted of that cell is counted by the new ones. Versions that no block is counted by any more are
+    /// forgotten an hour later.
+    ///
+    /// What `change` refuses is not kept.
+    ///
+    /// # Errors
+    ///
+    /// [`catalogue::Error`].
+    pub fn change_rules<T, E>(
+        &self,
+        tenant: &Tenant,
+        now: Timestamp,
+        change: impl FnOnce(&mut Book, i64) -> Result<T, E>,
+    ) -> Result<Result<T, E>, catalogue::Error> {
+        let _only = self.ruling.write().unwrap_or_else(PoisonError::into_inner);
+        let mut book = self.catalogue.rules(tenant)?;
+        let before = book.generation();
+        let next_ms = self.next_cell_ms(now);
+        let waiting = self.blocks().into_iter().filter(|it| it.level == 0 && it.tenant == *tenant);
+        let low = lock(&self.clock).low(now);
+        let open = waiting.map(|block| block.came).fold(low, Timestamp::min);
+        let looked_at = next_ms.saturating_sub(RULES_STAY_MS);
+        book.forget(self.settings.grid.cell_of(open).min(looked_at));
+        let changed = match change(&mut book, next_ms) {
+            Ok(changed) => changed,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        if book.generation() != before {
+            self.catalogue.put_rules(tenant, &book, before)?;
+        }
+        Ok(Ok(changed))
+    }
+
+    /// Samples of a tenant that were counted in other series than they would be, in the cells that this process closed.
+    #[must_use]
+    pub fn elsewhere(&self, tenant: &Tenant) -> Elsewhere {
+        lock(&self.elsewhere).get(tenant).copied().unwrap_or_default()
     }
 
     /// The blocks of all tenants.
@@ -215,6 +274,34 @@ impl Lake {
             read_into(&bytes, selection, &mut batch).map_err(|error| error.of(&name))?;
         }
         Ok(batch)
+    }
+
+    /// The same, batch by batch: `visit` is shown each sample once, and no more than some [`VISITED`] are in memory at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::select`]. What was shown until then is a part.
+    pub fn visit(
+        &self,
+        tenant: &Tenant,
+        selection: &Selection<'_>,
+        mut visit: impl FnMut(&Batch),
+    ) -> Result<(), Error> {
+        let mut batch = Batch::new();
+        let mut take = |batch: &mut Batch| {
+            let is_enough = batch.samples().len() >= VISITED;
+            if is_enough {
+                visit(&std::mem::take(batch));
+            }
+            is_enough
+        };
+        for name in self.blocks_of(tenant, selection.times) {
+            let bytes = self.read(&name)?;
+            read_parts_into(&bytes, selection, &mut batch, &mut take)
+                .map_err(|error| error.of(&name))?;
+        }
+        visit(&batch);
+        Ok(())
     }
 
     /// A tenant's series that were sampled from the first to the last of these times.

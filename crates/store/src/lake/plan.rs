@@ -13,7 +13,8 @@ const SECOND_NS: i64 = 1_000_000_000;
 const WINDOWS_NS: [i64; 3] = [600 * SECOND_NS, 2 * 3_600 * SECOND_NS, 24 * 3_600 * SECOND_NS];
 /// Blocks of a window may come for so long after its end before it is merged; those that come later are merged with the next level.
 const SETTLES_NS: i64 = 30 * SECOND_NS;
-/// What came is not merged for so long while its cell goes on: a rule that was made just before the cell may not be in the catalogue yet.
+/// What came is not merged for so long while its cell goes on: a rule that was made just before the cell, and whose commit lost its answer, may
+/// not be in the catalogue yet.
 const RULES_SETTLE_NS: i64 = 15 * SECOND_NS;
 /// Blocks of a window that are merged before it is over.
 const MANY: usize = 32;

@@ -5,12 +5,14 @@ use std::path::Path;
 
 use bytes::Bytes;
 use objects::{Io, Store};
+use rules::Book;
 
 use super::job::fetch;
 use super::name::{BlockName, Tenant};
 use super::{CATALOGUE, MAX_BLOCK_BYTES};
 use crate::block::header;
-use crate::catalogue::{live_blocks, url_of_file};
+use crate::catalogue::{self, live_blocks, url_of_file};
+use crate::cells::KnownSeries;
 use crate::error::Error;
 
 /// The blocks that a place had when it was opened. Of those that a store merges meanwhile the files stay for
@@ -18,6 +20,8 @@ use crate::error::Error;
 #[derive(Debug)]
 pub struct Reader {
     store: Store,
+    /// The URL of the catalogue, if there is one.
+    catalogue: Option<String>,
     blocks: Vec<Block>,
 }
 
@@ -77,11 +81,12 @@ impl Reader {
         let store = Store::open(place, io)?;
         let inside = store.folder().map(|folder| folder.join(CATALOGUE)).filter(|it| it.is_file());
         let catalogue = catalogue.map(ToOwned::to_owned).or_else(|| Some(url_of_file(&inside?)));
-        let names = match catalogue {
-            Some(url) => live_blocks(&url)?,
+        let names = match &catalogue {
+            Some(url) => live_blocks(url)?,
             None => by_headers(&store)?,
         };
-        Ok(Self { store, blocks: names.into_iter().map(Block::Named).collect() })
+        let blocks = names.into_iter().map(Block::Named).collect();
+        Ok(Self { store, catalogue, blocks })
     }
 
     /// One block alone.
@@ -91,13 +96,24 @@ impl Reader {
         let folder = parent.unwrap_or(Path::new(".")).to_str().ok_or_else(missing)?;
         let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(missing)?;
         let block = name.parse().map_or_else(|_| Block::File(name.to_owned()), Block::Named);
-        Ok(Self { store: Store::open(folder, io)?, blocks: vec![block] })
+        let store = Store::open(folder, io)?;
+        Ok(Self { store, catalogue: None, blocks: vec![block] })
     }
 
     /// The blocks, by tenant and time.
     #[must_use]
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
+    }
+
+    /// The rules of a tenant and its series that were exported, as the catalogue has them at this moment; none where there is no catalogue.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Catalogue`].
+    pub fn exported(&self, tenant: &Tenant) -> Result<Option<(Book, KnownSeries)>, Error> {
+        let url = self.catalogue.as_deref();
+        Ok(url.map(|url| catalogue::exported(url, tenant)).transpose()?)
     }
 
     /// Bytes of all blocks, as their names say.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use export::{Cursor, KeepCursor as _, Source as _};
 use model::samples::{Batch, Frame, Labels, Sample, Series};
@@ -36,19 +38,20 @@ fn tenant() -> Tenant {
 
 /// A rule for all functions of a name that begins so.
 fn make_rule(lake: &Lake, prefix: &str, now: Timestamp) {
-    let mut book = lake.catalogue().rules(&tenant()).unwrap();
-    let before = book.generation();
-    let functions = Functions::Prefix(prefix.to_owned());
-    let draft = Draft {
+    let made = lake.change_rules(&tenant(), now, |book, next_ms| {
+        book.upsert(draft(prefix), None, next_ms, &BookLimits::default()).map(|_version| ())
+    });
+    made.unwrap().unwrap();
+}
+
+fn draft(prefix: &str) -> Draft {
+    Draft {
+        id: prefix.to_owned(),
         profile_type: CPU.to_owned(),
-        functions: Some(functions),
+        functions: Some(Functions::Prefix(prefix.to_owned())),
         value: Value::Own,
         ..Draft::default()
-    };
-    book.upsert(draft, None, lake.next_cell_ms(now), &BookLimits::default()).unwrap();
-    lake.catalogue().put_rules(&tenant(), &book, before).unwrap();
-    let refused = lake.catalogue().put_rules(&tenant(), &book, before).unwrap_err().to_string();
-    assert!(refused.contains("generation"), "{refused}");
+    }
 }
 
 fn samples(function: &str, at: Timestamp, value: i64, profile: u128) -> Batch {
@@ -222,6 +225,83 @@ fn a_cell_waits_for_what_came_in_it_and_for_nothing_else() {
         .len(),
         2
     );
+}
+
+#[test]
+fn what_waits_is_counted_by_the_rules_of_its_cell_however_often_they_changed_since() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = open(folder.path(), at(0));
+    make_rule(&lake, "f", at(0));
+    lake.push(&tenant(), &samples("f", at(0), 5, 1)).unwrap();
+    lake.flush(at(16_000));
+    // Nothing is merged for three hours.
+    let hours = |hours: i64| at(hours * 3_600_000);
+    let deleted =
+        lake.change_rules(&tenant(), hours(1), |book, next_ms| book.delete("f", None, next_ms));
+    deleted.unwrap().unwrap();
+    make_rule(&lake, "g", hours(2));
+    make_rule(&lake, "h", hours(3));
+    let (mut cells, _) = lake.catalogue().receiver(&tenant(), "it").unwrap();
+    lake.compact(hours(3)).unwrap();
+    lake.close(hours(3)).unwrap();
+    let found = cells.read(0, 10).unwrap();
+    let delta = found.iter().find(|cell| cell.labels.metric() == DELTA).unwrap();
+    assert_eq!(delta.labels.get("function"), Some("f"));
+    // Once all is counted the version is forgotten.
+    make_rule(&lake, "i", hours(4));
+    let book = lake.catalogue().rules(&tenant()).unwrap();
+    let cell_ms = at(15_000).nanos() / 1_000_000;
+    assert_eq!(book.at(cell_ms).len(), 0);
+    assert_eq!(book.at(hours(5).nanos() / 1_000_000).len(), 3);
+}
+
+#[test]
+fn no_cell_is_counted_while_rules_for_it_are_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = open(folder.path(), at(0));
+    let (begun, is_begun) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let lake = &lake;
+        scope.spawn(move || {
+            let made = lake.change_rules(&tenant(), at(1_000), |book, next_ms| {
+                begun.send(()).unwrap();
+                may_go_on.recv().unwrap();
+                book.upsert(draft("f"), None, next_ms, &BookLimits::default()).map(|_version| ())
+            });
+            made.unwrap().unwrap();
+        });
+        is_begun.recv().unwrap();
+        lake.push(&tenant(), &samples("f", at(15_000), 5, 1)).unwrap();
+        lake.flush(at(16_000));
+        let merging = scope.spawn(|| lake.compact(at(30_000)).unwrap());
+        // It would be done by then.
+        std::thread::park_timeout(Duration::from_millis(300));
+        let waits = !merging.is_finished();
+        // Before anything may fail: the other thread waits for it.
+        go_on.send(()).unwrap();
+        assert_eq!(merging.join().unwrap().made, 1);
+        assert!(waits, "it was merged by rules that were about to change");
+    });
+    assert_eq!(lake.catalogue().exporting().unwrap(), [tenant()]);
+}
+
+#[test]
+fn rules_that_are_refused_are_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = open(folder.path(), at(0));
+    let refused = lake.change_rules(&tenant(), at(0), |book, next_ms| {
+        book.upsert(draft("f"), None, next_ms, &BookLimits::default()).unwrap();
+        Err::<(), _>("no")
+    });
+    assert_eq!(refused.unwrap(), Err("no"));
+    let mut book = lake.catalogue().rules(&tenant()).unwrap();
+    assert_eq!(book.generation(), 0);
+    // Whoever writes by generation is refused when it is another one.
+    make_rule(&lake, "f", at(0));
+    book.upsert(draft("g"), None, 0, &BookLimits::default()).unwrap();
+    let refused = lake.catalogue().put_rules(&tenant(), &book, 0).unwrap_err().to_string();
+    assert!(refused.contains("generation"), "{refused}");
 }
 
 #[test]

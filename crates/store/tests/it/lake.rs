@@ -13,7 +13,7 @@ use store::Error;
 use store::block::{Detail, Selection};
 use store::lake::name::Tenant;
 use store::lake::plan::Keep;
-use store::lake::{Compacted, ENDED_STAY, Lake, Settings};
+use store::lake::{Compacted, ENDED_STAY, Lake, Settings, VISITED};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Some day's midnight.
@@ -314,4 +314,53 @@ fn a_block_that_was_changed_keeps_no_other_from_being_merged() {
     assert_eq!(levels, [0, 1, 1]);
     let keep = Keep { age: Some(Nanos::new(1_000_000_000)), bytes: None };
     assert_eq!(lake.expire(&keep.into(), now).unwrap().len(), 3);
+}
+
+/// A million and a half samples come in batches of which none has much more than a million, each sample once.
+#[test]
+fn questions_see_each_sample_once_in_batches_of_some_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = tenant("one");
+    let lake = open(folder.path(), at(0));
+    let mut batch = Batch::new();
+    let function = batch.text("f");
+    let frame = batch.frame(Frame { function, ..Frame::default() });
+    let stack = batch.stack(&[frame]);
+    let services = 15;
+    for service in 0..services {
+        let labels = Labels::new([("service_name", format!("s{service:02}"))]);
+        let profile_type = "process_cpu:cpu:nanoseconds:cpu:nanoseconds".parse().unwrap();
+        let series = batch.series(Series { profile_type, labels });
+        for value in 1..=100_000 {
+            let at = Timestamp::from_nanos(at(0).nanos() + value);
+            let (profile, span_id, trace_id) = (u128::try_from(service).unwrap() + 1, 0, 0);
+            batch.add(Sample { series, stack, at, value, profile, span_id, trace_id });
+        }
+    }
+    lake.push(&one, &batch).unwrap();
+    drop(batch);
+    lake.flush(at(1));
+    lake.push(&one, &samples("g", 0, 7, 99)).unwrap();
+    lake.flush(at(2));
+    let (mut sizes, mut sum, mut seen) = (Vec::new(), 0, BTreeSet::new());
+    let visited = lake.visit(&one, &Selection::all(), |batch| {
+        sizes.push(batch.samples().len());
+        for sample in batch.samples() {
+            sum += sample.value;
+            seen.insert((batch.series_of(sample.series).clone(), sample.at, sample.value));
+        }
+    });
+    visited.unwrap();
+    assert_eq!(sum, services * 100_000 * 100_001 / 2 + 7);
+    assert_eq!(seen.len(), sizes.iter().sum::<usize>());
+    assert_eq!(seen.len(), 1_500_001);
+    assert!(sizes.len() == 2 && sizes[0] < VISITED + 200_000, "{sizes:?}");
+    // Sums of rows.
+    let totals = Selection { detail: Detail::Totals, ..Selection::all() };
+    let mut sum = 0;
+    lake.visit(&one, &totals, |batch| {
+        sum += batch.samples().iter().map(|it| it.value).sum::<i64>()
+    })
+    .unwrap();
+    assert_eq!(sum, services * 100_000 * 100_001 / 2 + 7);
 }

@@ -5,6 +5,7 @@
     reason = "a test fails by panicking; helpers stand outside of test functions"
 )]
 
+mod backfill;
 mod blocks;
 mod catalogue;
 mod cut;

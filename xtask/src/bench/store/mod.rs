@@ -11,6 +11,7 @@
 
 mod columns;
 mod made;
+pub(super) mod servers;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -354,12 +355,14 @@ impl<'a> Bench<'a> {
             let (mut found, mut answer) = (Vec::new(), (0, 0));
             for _ in 0..self.args.rounds {
                 let begin = cpu()?;
-                let batch = self.lake.select(&self.tenant, &selection)?;
-                let mut tree = CallTree::new();
-                tree.add(&batch, &Sums::of(&batch, batch.samples()), Walk::default());
+                let (mut tree, mut sums) = (CallTree::new(), 0);
+                self.lake.visit(&self.tenant, &selection, |batch| {
+                    tree.add(batch, &Sums::of(batch, batch.samples()), Walk::default());
+                    sums += batch.samples().len();
+                })?;
                 let graph = tree.flame_graph(8_192);
                 found.push(cpu()?.saturating_sub(begin).as_secs_f64() * 1e3);
-                answer = (batch.samples().len(), tree.len());
+                answer = (sums, tree.len());
                 black_box(graph);
             }
             rows.push(Row {
@@ -398,7 +401,12 @@ fn cpu() -> anyhow::Result<Duration> {
 
 /// The most memory that was resident since [`reset_peak`] (proc_pid_status(5)).
 fn peak_bytes() -> anyhow::Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
+    peak_bytes_of("self")
+}
+
+/// The same of a process.
+fn peak_bytes_of(process: &str) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
     let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
     Ok(kilobytes * 1024)

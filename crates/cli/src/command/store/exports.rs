@@ -55,12 +55,14 @@ impl Exports {
     pub(super) fn provision(&mut self, now: Timestamp) -> anyhow::Result<()> {
         let tenants: BTreeSet<Tenant> =
             self.lake.blocks().into_iter().map(|block| block.tenant).collect();
+        let new: Vec<Tenant> = tenants.difference(&self.provisioned).cloned().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let counted = self.lake.catalogue().exporting()?;
         let mut first = Ok(());
-        for tenant in tenants {
-            if self.provisioned.contains(&tenant) {
-                continue;
-            }
-            match self.provision_tenant(&tenant, now) {
+        for tenant in new {
+            match self.provision_tenant(&tenant, counted.contains(&tenant), now) {
                 Ok(()) => drop(self.provisioned.insert(tenant)),
                 Err(error) => {
                     first = first.and(Err(error.context(format!("tenant {}", tenant.as_str()))))
@@ -75,16 +77,28 @@ impl Exports {
         self.provisioned.contains(tenant)
     }
 
-    fn provision_tenant(&self, tenant: &Tenant, now: Timestamp) -> anyhow::Result<()> {
+    /// `is_counted` says whether anything was ever counted of what the tenant pushed.
+    fn provision_tenant(
+        &self,
+        tenant: &Tenant,
+        is_counted: bool,
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
         let empty = Config::default();
         let config = self.rules.as_ref().unwrap_or(&empty);
-        let mut book = self.lake.catalogue().rules(tenant)?;
-        let before = book.generation();
-        // What a tenant pushed that never had rules is counted from the beginning.
-        let from_ms = if before == 0 { i64::MIN } else { self.lake.next_cell_ms(now) };
         let rules = config.of(tenant.as_str());
-        if book.provision(rules, from_ms, &BookLimits::default())? {
-            self.lake.catalogue().put_rules(tenant, &book, before)?;
+        let provisioned = self.lake.change_rules(tenant, now, |book, next_ms| {
+            // All that a new tenant pushed is counted, also when its clients made rules before the first push or just after.
+            let is_new = !is_counted && !book.present().iter().any(|it| it.is_provisioned);
+            let from_ms = if is_new { i64::MIN } else { next_ms };
+            book.provision(rules, from_ms, &BookLimits::default())
+        })?;
+        // It is the same the next time. A tenant goes on with the rules that it has, and what it pushes is merged.
+        if let Err(refused) = provisioned {
+            let tenant = tenant.as_str();
+            complain(&format!(
+                "rules of the configuration are not given to tenant {tenant}: {refused}"
+            ));
         }
         Ok(())
     }

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use model::Timestamp;
 use server::profiles::{LeftOut, LeftOuts};
 use store::lake::Lake;
+use symbolizer::{Fetches, Named};
 
 use super::exports::Exports;
+use super::symbols::Names;
 
 /// Metrics by name, each with its help and its samples.
 #[derive(Default)]
@@ -75,6 +77,11 @@ const INEXACT: Metric = (
     "counter",
     "Sums above 2^53, which no sample's value is exactly.",
 );
+const ELSEWHERE: Metric = (
+    "throughline_export_elsewhere_samples_total",
+    "counter",
+    "Profile samples that are in the overflow, or in a series that lacks a label (label_clash), and not in the series that they would be in, by why.",
+);
 const NEGATIVE: Metric = (
     "throughline_export_negative_sums_total",
     "counter",
@@ -115,6 +122,39 @@ const REFUSED: Metric = (
     "counter",
     "Profiles that were refused, and requests as one each, by why.",
 );
+
+const FRAMES: Metric = (
+    "throughline_symbols_frames_total",
+    "counter",
+    "Frames of native code that came without a function, once for each merge of this process, by what became of them.",
+);
+const FETCHES: Metric = (
+    "throughline_symbols_fetches_total",
+    "counter",
+    "Files that debuginfod servers were asked for, by what came.",
+);
+
+/// What became of frames without names.
+pub(super) fn of_symbols(names: &Names) -> String {
+    let mut all = Exposition::default();
+    let Named { named, no_file, no_function, no_headers, no_time } = names.0.named();
+    let outcomes = [
+        ("named", named),
+        ("no_file", no_file),
+        ("no_function", no_function),
+        ("no_headers", no_headers),
+        ("no_time", no_time),
+    ];
+    for (outcome, count) in outcomes {
+        all.add(FRAMES, &[("outcome", outcome)], count as f64);
+    }
+    if let Some(Fetches { found, absent, failed }) = names.0.fetches() {
+        for (outcome, count) in [("found", found), ("absent", absent), ("failed", failed)] {
+            all.add(FETCHES, &[("outcome", outcome)], count as f64);
+        }
+    }
+    all.text()
+}
 
 /// All of it, at a time. Of tenants beyond those that are counted by themselves the label `tenant` is missing.
 pub(super) fn text(
@@ -169,6 +209,10 @@ pub(super) fn text(
             all.add(DROPPED, &labels, head.lost as f64);
             all.add(INEXACT, &labels, head.inexact as f64);
             all.add(NEGATIVE, &labels, head.left_out as f64);
+            let [tenant_label] = labels;
+            for (reason, count) in lake.elsewhere(&tenant).by_reason() {
+                all.add(ELSEWHERE, &[tenant_label, ("reason", reason)], count as f64);
+            }
             heads.insert(tenant.clone(), head);
         }
         let head = heads.get(&tenant).copied().unwrap_or_default();

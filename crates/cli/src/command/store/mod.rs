@@ -5,19 +5,22 @@ mod limits;
 mod metrics;
 mod receivers;
 mod service;
+mod symbols;
 
 use std::future::pending;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use export::Prefix;
 use intake::Limits;
-use rules::Config;
+use rules::{Config, SeriesLimits};
 use server::profiles::work::serve_workers;
 use store::cells::Grid;
+use store::lake::name::Tenant;
 use store::lake::plan::Keep;
 use store::lake::tenants::PerTenant;
 use tokio::net::TcpListener;
@@ -25,6 +28,8 @@ use tokio::net::TcpListener;
 use self::limits::Share;
 use self::service::now;
 pub(crate) use self::service::{Options, Service, Trouble};
+use self::symbols::Names;
+pub(crate) use self::symbols::SymbolsArgs;
 use crate::command::profile::allow_files;
 use crate::command::relay::PeerArgs;
 use crate::log;
@@ -86,6 +91,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     limits: Option<PathBuf>,
     #[command(flatten)]
+    symbols: SymbolsArgs,
+    #[command(flatten)]
     metrics: MetricsArgs,
     /// A metric's sample is of so much time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
@@ -110,13 +117,18 @@ pub(crate) struct MetricsArgs {
 }
 
 impl MetricsArgs {
-    /// A store that makes these metrics, in a place.
+    /// A store that makes these metrics, in a place, and names frames by `symbols`.
     ///
     /// # Errors
     ///
     /// What is wrong with the files, by name.
-    pub(crate) fn options(&self, data: String) -> anyhow::Result<Options> {
+    pub(crate) fn options(
+        &self,
+        data: String,
+        symbols: Option<Arc<Names>>,
+    ) -> anyhow::Result<Options> {
         Ok(Options {
+            symbols,
             rules: self.rules.as_deref().map(read_rules).transpose()?,
             receivers: receivers::all(&self.remote_write, self.receivers.as_deref())?,
             ..Options::new(data)
@@ -175,7 +187,7 @@ impl Args {
             keep_bytes: self.keep_size,
             grid: grid(self.cell)?,
             prefix: self.metric_prefix.clone(),
-            ..self.metrics.options(self.data.clone())?
+            ..self.metrics.options(self.data.clone(), self.symbols.open()?)?
         })
     }
 }
@@ -197,14 +209,37 @@ impl Args {
     }
 }
 
-fn grid(cell: Duration) -> anyhow::Result<Grid> {
+/// The cells of a store's time.
+///
+/// # Errors
+///
+/// When they are too short or too long.
+pub(crate) fn grid(cell: Duration) -> anyhow::Result<Grid> {
     match u32::try_from(cell.as_millis()) {
         Ok(ms @ 1_000..=3_600_000) => Ok(Grid::new(ms)),
         _ => anyhow::bail!("--cell: from 1s to 1h"),
     }
 }
 
-fn read_rules(path: &std::path::Path) -> anyhow::Result<Config> {
+/// How many series a tenant may have, by a file of limits.
+///
+/// # Errors
+///
+/// What is wrong with the file.
+pub(crate) fn series_limits(
+    path: Option<&std::path::Path>,
+    tenant: &Tenant,
+) -> anyhow::Result<SeriesLimits> {
+    let shares = path.map(|path| limits::read(path, &Share::default(), true)).transpose()?;
+    Ok(shares.map_or_else(SeriesLimits::default, |shares| shares.of(tenant).series))
+}
+
+/// The rules of a file.
+///
+/// # Errors
+///
+/// What is wrong with it, by name.
+pub(crate) fn read_rules(path: &std::path::Path) -> anyhow::Result<Config> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     text.parse().with_context(|| path.display().to_string())
 }

@@ -14,12 +14,13 @@ use server::profiles::Profiles;
 use store::cells::Grid;
 use store::lake::plan::Retention;
 use store::lake::tenants::PerTenant;
-use store::lake::{Exporting, Lake, Settings};
+use store::lake::{Exporting, Lake, Settings, Symbolize};
 
 use super::exports::Exports;
 use super::limits::Share;
 use super::metrics;
 use super::receivers::Receiver;
+use super::symbols::Names;
 use crate::outcome::complain;
 
 /// How often blocks are looked at, at least: which are merged, which are deleted.
@@ -46,6 +47,8 @@ pub(crate) struct Options {
     pub(super) grid: Grid,
     /// What metrics' names begin with.
     pub(super) prefix: Prefix,
+    /// What names frames in merges.
+    pub(super) symbols: Option<Arc<Names>>,
 }
 
 impl Options {
@@ -63,6 +66,7 @@ impl Options {
             receivers: Vec::new(),
             grid: Grid::default(),
             prefix: Prefix::default(),
+            symbols: None,
         }
     }
 }
@@ -95,15 +99,19 @@ impl Service {
         };
         let lake = Lake::open(&options.data, &io, settings, now());
         let lake = lake.with_context(|| format!("cannot keep profiles in {}", options.data))?;
+        let symbols = options.symbols.clone();
+        let lake = lake.with_symbols(symbols.map(|symbols| symbols as Arc<dyn Symbolize>));
         let lake = Arc::new(lake);
         let limits = shares.map(|share| share.limits.clone());
         let told = Arc::new(Mutex::new(String::new()));
         let shown = Arc::clone(&told);
+        let names = options.symbols.clone();
         let are_tenants_told = options.are_tenants_told;
         let profiles = Profiles::new(Arc::clone(&lake), limits, are_tenants_told, now)
             .with_metric_prefix(options.prefix)
             .with_metrics(Arc::new(move || {
-                shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
+                let told = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                names.iter().fold(told, |told, names| told + &metrics::of_symbols(names))
             }));
         let exports =
             Exports::new(Arc::clone(&lake), options.receivers, are_tenants_told, options.rules);

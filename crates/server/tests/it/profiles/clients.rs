@@ -146,6 +146,17 @@ fn what_node_does_is_shown() {
     check(&store, "clients.node", "wall:cpu:nanoseconds:wall:nanoseconds", "nodeIsBusy");
 }
 
+#[test]
+fn what_rust_does_is_shown() {
+    let Some(client) = std::env::var_os("THROUGHLINE_PYROSCOPE_RUST") else {
+        testkit::skip("Pyroscope's client for Rust was not built");
+        return;
+    };
+    let store = Store::start_now(Limits::default());
+    run(&mut program(client.to_str().unwrap()), &store);
+    check(&store, "clients.rust", CPU, "pyroscope_client::rust_is_busy");
+}
+
 /// A recording of the JDK in a form, as Pyroscope's agent for Java sends those of async-profiler: the agent is in no registry of packages.
 #[test]
 fn what_java_records_is_shown() {

@@ -54,8 +54,11 @@ fn main() {
         found[2] = timed(|| text(count / 4)) * 4;
         read(&rings, &mut ring);
         found[3] = timed(|| off(count));
-        for (at, act) in [(5, spans as fn(u64)), (6, layer_events), (7, layer_spans)] {
-            found[at] = timed(|| act(count / 4)) * 4;
+        let [.., of_spans, of_layer_events, of_layer_spans] = &mut found;
+        let acts: [(&mut Duration, fn(u64)); 3] =
+            [(of_spans, spans), (of_layer_events, layer_events), (of_layer_spans, layer_spans)];
+        for (found, act) in acts {
+            *found = timed(|| act(count / 4)) * 4;
             read(&rings, &mut ring);
         }
         best.iter_mut().zip(found).for_each(|(best, found)| *best = found.min(*best));

@@ -54,10 +54,8 @@ fn main() {
         found[2] = timed(|| text(count / 4)) * 4;
         read(&rings, &mut ring);
         found[3] = timed(|| off(count));
-        let [.., of_spans, of_layer_events, of_layer_spans] = &mut found;
-        let acts: [(&mut Duration, fn(u64)); 3] =
-            [(of_spans, spans), (of_layer_events, layer_events), (of_layer_spans, layer_spans)];
-        for (found, act) in acts {
+        let acts: [fn(u64); 3] = [spans, layer_events, layer_spans];
+        for (found, act) in found.iter_mut().skip(5).zip(acts) {
             *found = timed(|| act(count / 4)) * 4;
             read(&rings, &mut ring);
         }

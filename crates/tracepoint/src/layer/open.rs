@@ -126,7 +126,7 @@ mod tests {
         // Numbers that no other test's spans have.
         let number = |at: u64| 1 << 60 | at;
         let context =
-            |at: u64| Context::new(u128::from(at) << 65 | 5, at + 1, at % 2 == 0).unwrap();
+            |at: u64| Context::new(u128::from(at) << 65 | 5, at + 1, at.is_multiple_of(2)).unwrap();
         let kept: Vec<u64> =
             (0..20_000).filter(|at| insert(number(*at), context(*at), None)).collect();
         assert!((4096..=8192).contains(&kept.len()), "{}", kept.len());

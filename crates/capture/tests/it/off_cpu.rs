@@ -82,7 +82,9 @@ fn who_waits_is_sampled_with_its_stack_for_as_long_as_it_waits() {
     assert!((sum + ready_ns) * 100 >= length * 95, "{sum}, {ready_ns} of {length}: {report:?}");
     let (briefly, for_long, all) = shares(&waits);
     assert!((briefly + for_long) * 100 >= all * 97, "{briefly} + {for_long} of {all}");
-    assert!((5..=10).contains(&(for_long / briefly)), "{briefly} {for_long}");
+    // A machine that is busy wakes late, from both alike: 40 ms are between them.
+    let apart_ns = for_long.saturating_sub(briefly) / (waits.len() as u64 / 2);
+    assert!((30_000_000..=50_000_000).contains(&apart_ns), "{briefly} {for_long} {}", waits.len());
     assert!(waits.iter().all(|it| !it.kernel.is_empty()));
 }
 

@@ -23,6 +23,8 @@ pub struct SiteInfo {
     pub line: u32,
     /// Names and types of the fields of a record, in their order.
     pub fields: Vec<(String, FieldType)>,
+    /// The description itself, for who keeps records.
+    pub description: Vec<u8>,
     /// How the fields of a record lie.
     pub(crate) lie: Lie,
 }
@@ -76,7 +78,10 @@ pub fn describe(bytes: &[u8]) -> Option<(SiteInfo, usize)> {
     let fields: Vec<(String, FieldType)> =
         is_bounded.then(|| (0..fields).map(|_| field()).collect::<Option<_>>())??;
     let lie = Lie::of(&fields)?;
-    Some((SiteInfo { number, kind, severity, name, target, file, line, fields, lie }, len))
+    let description = bytes.get(..len)?.to_vec();
+    let site =
+        SiteInfo { number, kind, severity, name, target, file, line, fields, description, lie };
+    Some((site, len))
 }
 
 struct Rest<'a>(&'a [u8]);

@@ -81,6 +81,24 @@ impl Batch<'_> {
         Items::new(self.words, self.sites, &self.shape, self.cursor)
     }
 
+    /// The words themselves.
+    #[must_use]
+    pub const fn words(&self) -> &[u64] {
+        self.words
+    }
+
+    /// Call sites by their numbers: those that the ring has described until now.
+    #[must_use]
+    pub const fn sites(&self) -> &[Option<SiteInfo>] {
+        self.sites
+    }
+
+    /// Where it begins.
+    #[must_use]
+    pub const fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
     /// How many bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -340,6 +358,12 @@ impl Rings {
 }
 
 impl Ring {
+    /// Where it is read next.
+    #[must_use]
+    pub const fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
     fn wrong(&self, what: Wrong) -> Error {
         Error::Ring { ring: self.place, position: self.cursor.position, what }
     }

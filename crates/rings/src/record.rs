@@ -101,7 +101,7 @@ pub struct Items<'a> {
 impl<'a> Items<'a> {
     /// Of `words`, all of which are published; `sites` by their numbers.
     #[must_use]
-    pub fn new(
+    pub const fn new(
         words: &'a [u64],
         sites: &'a [Option<SiteInfo>],
         shape: &Shape,

@@ -72,6 +72,29 @@ pub(crate) fn now() -> u64 {
 
 /// The same moment by the clock of records and by `CLOCK_MONOTONIC`, nanoseconds, as near as a few readings come.
 pub(crate) fn both() -> (u64, u64) {
+    near(now)
+}
+
+/// The same moment by a clock of records and by `CLOCK_MONOTONIC`, in nanoseconds, for who reads what others wrote; `None` when this machine has no such clock.
+#[must_use]
+pub fn clock_pair(kind: ClockKind) -> Option<(u64, u64)> {
+    match kind {
+        ClockKind::Monotonic => Some(near(monotonic)),
+        // SAFETY: every x86-64 has the instruction; a process that may not use it has none of its records' times either.
+        #[cfg(target_arch = "x86_64")]
+        ClockKind::Tsc => Some(near(|| unsafe { core::arch::x86_64::_rdtsc() })),
+        #[cfg(target_arch = "aarch64")]
+        ClockKind::Counter => Some(near(|| {
+            choose();
+            now()
+        })),
+        #[allow(unreachable_patterns, reason = "which clocks there are depends on the machine")]
+        _ => None,
+    }
+}
+
+/// The reading of several that took the shortest time.
+fn near(now: impl Fn() -> u64) -> (u64, u64) {
     let readings = (0..8).map(|_| {
         let (before, monotonic_ns, after) = (now(), monotonic(), now());
         let between = after.wrapping_sub(before);

@@ -41,6 +41,7 @@ mod sampling;
 mod site;
 mod span;
 
+pub use clock::clock_pair;
 pub use context::{Context, Entered};
 pub use field::{Field, Fields, Values};
 pub use keeper::{MAX_MESSAGE_LEN, RULES_MESSAGE, greeting};

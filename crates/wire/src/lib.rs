@@ -10,6 +10,7 @@ pub mod door;
 pub mod live;
 pub mod nats;
 pub mod openmetrics;
+pub mod otlp;
 pub mod proto;
 pub mod pyroscope;
 pub mod remote_write;

@@ -40,6 +40,7 @@ postgresql       file     /usr/lib/postgresql/*/bin/initdb
 prometheus       command  prometheus
 python3-lttnganalyses command lttng-syscallstats-mi
 python3-venv     python   ensurepip
+redis-server     command  redis-server
 xz-utils         command  xz
 zstd             command  zstd
 "
@@ -238,6 +239,48 @@ setup_pyroscope() {
 			say "Pyroscope: no client for Rust, so its test is skipped ($log)"
 		fi
 	fi
+}
+
+# OSProfiler of two versions with clients of Redis, from PyPI, which write to and read from what is a Redis server for them; the same
+# holds. THROUGHLINE_OSPROFILER_PYTHONS has their interpreters, between colons.
+setup_osprofiler() {
+	local version peer log pythons=''
+	[ -z "${THROUGHLINE_OSPROFILER_PYTHONS:-}" ] || return 0
+	for version in 4.2.0 4.4.0; do
+		peer=$(target_dir)/osprofiler-peers/$version
+		if [ ! -e "$peer/complete" ]; then
+			say "OSProfiler: fetching $version"
+			log=$(mktemp -t throughline-osprofiler.XXXXXX)
+			if ! { python3 -m venv "$peer" && "$peer/bin/pip" install --disable-pip-version-check --no-deps --require-hashes \
+				--requirement "crates/osprofiler/tests/peers/$version.txt" && touch "$peer/complete"; } >"$log" 2>&1; then
+				say "OSProfiler: $version is not to be had, so it is not tested with ($log)"
+				continue
+			fi
+			rm -f "$log"
+		fi
+		pythons=$pythons${pythons:+:}$(cd "$peer/bin" && pwd)/python
+	done
+	THROUGHLINE_OSPROFILER_PYTHONS=$pythons
+	export THROUGHLINE_OSPROFILER_PYTHONS
+}
+
+# What the tests of python/throughline-osprofiler need, OSProfiler among it, from PyPI; the tests build the package themselves.
+setup_throughline_osprofiler() {
+	local peer log
+	[ -z "${THROUGHLINE_OSPROFILER_DRIVER_PYTHON:-}" ] || return 0
+	peer=$(target_dir)/osprofiler-driver
+	if [ ! -e "$peer/complete" ]; then
+		say "OSProfiler's driver: fetching what its tests need"
+		log=$(mktemp -t throughline-osprofiler-driver.XXXXXX)
+		if ! { python3 -m venv "$peer" && "$peer/bin/pip" install --disable-pip-version-check --no-deps --require-hashes \
+			--requirement python/throughline-osprofiler/tests/requirements.txt && touch "$peer/complete"; } >"$log" 2>&1; then
+			say "OSProfiler's driver: not to be had, so its tests are skipped ($log)"
+			return 0
+		fi
+		rm -f "$log"
+	fi
+	THROUGHLINE_OSPROFILER_DRIVER_PYTHON=$(cd "$peer/bin" && pwd)/python
+	export THROUGHLINE_OSPROFILER_DRIVER_PYTHON
 }
 
 setup_example() {

@@ -53,6 +53,17 @@ const NATS: [&[u8]; 4] = [
     b"-ERR 'Authorization Violation'\r\n",
 ];
 
+/// Requests of clients of Redis, and a notification of OSProfiler.
+const OSPROFILER: [&[u8]; 4] = [
+    b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n*3\r\n$5\r\nLPUSH\r\n$16\r\nosprofiler_opt:a\r\n$2\r\n{}\r\n",
+    b"*4\r\n$6\r\nLRANGE\r\n$16\r\nosprofiler_opt:a\r\n$1\r\n0\r\n$2\r\n-1\r\n",
+    b"SCAN 0 MATCH osprofiler* COUNT 9\r\nSET osprofiler_error:a {}\r\nLINDEX osprofiler_opt:a 1\r\nQUIT\r\n",
+    b"{\"name\": \"db-start\", \"base_id\": \"bdb9c1f0-0000-4000-8000-0123456789ab\", \
+\"trace_id\": \"00000000-1111-4000-9000-000000000001\", \"parent_id\": \"bdb9c1f0-0000-4000-8000-0123456789ab\", \
+\"timestamp\": \"2026-01-02T03:04:05.678901\", \"info\": {\"db\": {\"statement\": \"SELECT 1\", \"params\": [1.5, NaN]}, \
+\"etype\": \"E\", \"message\": \"\\ud83d\\ude00\", \"host\": \"h\"}, \"project\": null, \"service\": \"s\"}",
+];
+
 /// Bodies of `/ingest`, behind the number of their format: form, folded, lines, trie, tree, speedscope.
 const INGEST: [&[u8]; 6] = [
     b"\x01--x\r\nContent-Disposition: form-data; name=\"profile\"\r\n\r\n\x0a\x00\r\n--x--\r\n",
@@ -227,6 +238,7 @@ fn written(target: &str) -> Option<&'static [&'static [u8]]> {
         "flame" => Some(&FLAME),
         "grpc" => Some(&GRPC),
         "nats" => Some(&NATS),
+        "osprofiler" => Some(&OSPROFILER),
         "rings" => Some(&RINGS),
         _ => None,
     }

@@ -105,6 +105,10 @@ fn many() {
     for thread in 0..50u64 {
         let write = move || tracepoint!("tick", thread: u64 = thread, number: u64 = 0, mixed: u64 = mixed(0));
         std::thread::spawn(write).join().unwrap();
+        if thread == 24 {
+            say("half");
+            wait_for_input();
+        }
     }
     say("written");
     wait_for_input();

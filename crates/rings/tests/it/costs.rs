@@ -3,7 +3,7 @@
 use rings::Door;
 use tracepoint::DropReason;
 
-use crate::peer::{App, comes, drain_all};
+use crate::peer::{App, Language, comes, drain_all};
 
 #[global_allocator]
 static ALLOCATOR: testkit::alloc::Counting = testkit::alloc::Counting;
@@ -16,8 +16,9 @@ fn records_make_no_system_call_whether_there_is_room_or_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rings.sock");
     let door = Door::bind(&path, false).unwrap();
-    for ring_bytes in ["16777216", "16384"] {
-        let mut app = App::start("silent", &path, &[("TRACEPOINTS_RING_BYTES", ring_bytes)]);
+    let lens = |language| ["16777216", "16384"].map(|ring_bytes| (language, ring_bytes));
+    for (language, ring_bytes) in Language::ALL.into_iter().flat_map(lens) {
+        let mut app = language.start("silent", &path, &[("TRACEPOINTS_RING_BYTES", ring_bytes)]);
         let (_connection, rings) = comes(&door);
         // A thread that asks the kernel for anything but to write this is killed with its process.
         app.hears("no system calls");

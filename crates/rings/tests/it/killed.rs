@@ -7,7 +7,7 @@ use rings::{Door, Item, Rings};
 use tracepoint::DropReason;
 
 use crate::app::{THREADS, WITNESS};
-use crate::peer::{App, comes};
+use crate::peer::{Language, comes};
 
 /// How often an application is killed; `RINGS_KILLS` says otherwise.
 const KILLS: u64 = 60;
@@ -69,15 +69,20 @@ fn read(rings: &Rings, threads: &mut BTreeMap<u32, Thread>, forgets: bool) {
 #[test]
 fn a_process_that_is_killed_loses_nothing_that_it_published() {
     let kills = std::env::var("RINGS_KILLS").ok().and_then(|kills| kills.parse().ok());
+    kill(Language::Rust, kills.unwrap_or(KILLS));
+    kill(Language::C, kills.unwrap_or(KILLS / 2));
+}
+
+fn kill(language: Language, kills: u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rings.sock");
     let witness = folder.path().join("witness");
     let door = Door::bind(&path, false).unwrap();
     let mut records = 0;
-    for kill in 0..kills.unwrap_or(KILLS) {
+    for kill in 0..kills {
         std::fs::write(&witness, [0; 8 * THREADS as usize]).unwrap();
         let variables = [(WITNESS, witness.to_str().unwrap())];
-        let mut app = App::start("killed", &path, &variables);
+        let mut app = language.start("killed", &path, &variables);
         let (_connection, rings) = comes(&door);
         let mut threads = BTreeMap::new();
         app.hears("begun");
@@ -107,5 +112,5 @@ fn a_process_that_is_killed_loses_nothing_that_it_published() {
             assert!(told == emitted || told + 1 == emitted, "kill {kill}: {told}, {emitted}");
         }
     }
-    assert!(records > kills.unwrap_or(KILLS) * 100, "{records}");
+    assert!(records > kills * 100, "{records}");
 }

@@ -8,9 +8,11 @@
 )]
 
 mod app;
+mod c;
 mod costs;
 mod hostile;
 mod killed;
 mod peer;
+mod python;
 mod spans;
 mod written;

@@ -21,8 +21,12 @@ impl App {
     pub(crate) fn start(role: &str, socket: &Path, variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "app::app", "--ignored", "--nocapture", "--test-threads=1"]);
-        command.env(crate::app::ROLE, role).env("TRACEPOINTS_SOCKET", socket);
-        command.envs(variables.iter().copied());
+        command.env(crate::app::ROLE, role);
+        Self::run(command, socket, variables)
+    }
+
+    pub(crate) fn run(mut command: Command, socket: &Path, variables: &[(&str, &str)]) -> Self {
+        command.env("TRACEPOINTS_SOCKET", socket).envs(variables.iter().copied());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -57,6 +61,31 @@ impl App {
     }
 }
 
+/// What the applications are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Language {
+    Rust,
+    C,
+    Cxx,
+}
+
+impl Language {
+    pub(crate) const ALL: [Self; 3] = [Self::Rust, Self::C, Self::Cxx];
+
+    /// Starts the application that does that; says which, for who reads why a test failed.
+    pub(crate) fn start(self, role: &str, socket: &Path, variables: &[(&str, &str)]) -> App {
+        println!("{role} in {self:?}");
+        match self {
+            Self::Rust => App::start(role, socket, variables),
+            Self::C | Self::Cxx => {
+                let mut command = Command::new(crate::c::built(self));
+                command.arg(role);
+                App::run(command, socket, variables)
+            }
+        }
+    }
+}
+
 /// What `found` finds, which is asked again until it does.
 pub(crate) fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
@@ -83,6 +112,8 @@ pub(crate) struct Kept {
     pub(crate) time: u64,
     pub(crate) kind: SiteKind,
     pub(crate) severity: Severity,
+    /// Module and line.
+    pub(crate) place: (String, u32),
     pub(crate) span: Option<OfSpan>,
     pub(crate) fields: Vec<String>,
     pub(crate) values: Vec<KeptValue>,
@@ -126,6 +157,7 @@ pub(crate) fn drain(rings: &Rings, ring: &mut rings::Ring, most: usize) -> Read 
                         time: record.time,
                         kind: record.site.kind,
                         severity: record.site.severity,
+                        place: (record.site.target.clone(), record.site.line),
                         span: record.span,
                         fields: record.fields().map(name_of).collect(),
                         values: record.values().map(keep).collect(),

@@ -4,16 +4,16 @@ use rings::{Door, OfSpan};
 use tracepoint::layout::{Severity, SiteKind};
 use tracepoint::{Context, Status};
 
-use crate::peer::{App, Kept, KeptValue, Read, comes, drain_all};
+use crate::peer::{Kept, KeptValue, Language, Read, comes, drain_all};
 
 const TRACE: u128 = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736;
 const REMOTE: u64 = 0x00f0_67aa_0ba9_02b7;
 
-fn read_of(role: &str) -> (Vec<Read>, Vec<String>) {
+fn read_of(language: Language, role: &str) -> (Vec<Read>, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rings.sock");
     let door = Door::bind(&path, false).unwrap();
-    let mut app = App::start(role, &path, &[]);
+    let mut app = language.start(role, &path, &[]);
     let (_connection, rings) = comes(&door);
     let said = if role == "spans" { app.hears("contexts ") } else { String::new() };
     app.hears("written");
@@ -28,7 +28,11 @@ fn of(record: &Kept) -> (&str, SiteKind, OfSpan) {
 
 #[test]
 fn spans_have_their_trace_their_parent_and_their_status() {
-    let (read, contexts) = read_of("spans");
+    Language::ALL.into_iter().for_each(check_spans);
+}
+
+fn check_spans(language: Language) {
+    let (read, contexts) = read_of(language, "spans");
     let records = &read[0].records;
     let [sent, root] = [0, 1].map(|at| Context::from_traceparent(&contexts[at]).unwrap());
     let request = records[1].span.unwrap();
@@ -60,7 +64,7 @@ fn spans_have_their_trace_their_parent_and_their_status() {
 
 #[test]
 fn spans_and_events_of_crate_tracing_are_records() {
-    let (mut read, _) = read_of("layer");
+    let (mut read, _) = read_of(Language::Rust, "layer");
     read.sort_by_key(|read| read.records.len());
     let [elsewhere, records] = [0, 1].map(|at| &read[at].records);
     let [request, inner] = [0, 2].map(|at| records[at].span.unwrap());

@@ -35,8 +35,10 @@ enum Command {
     Capture(command::capture::Args),
     /// Sample which functions the machine's time goes to (needs root)
     Profile(command::profile::Args),
-    /// Sample the whole machine, always, and send what it finds (needs root)
+    /// Sample the whole machine, always, and keep what applications record; send what it finds (sampling needs root)
     Agent(command::agent::Args),
+    /// Say what became of every record that applications of this machine wrote
+    Ledger(command::ledger::Args),
     /// Print the event records of recordings, merged in time
     Read(command::read::Args),
     /// Show recording sessions of a relay while they are written
@@ -84,6 +86,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Capture(args) => command::capture::run(args),
         Command::Profile(args) => command::profile::run(args),
         Command::Agent(args) => command::agent::run(args),
+        Command::Ledger(args) => command::ledger::run(&args),
         Command::Read(args) => command::read::run(&args),
         Command::Live(args) => command::live::run(&args),
         Command::Ctf(args) => command::ctf::run(&args),

@@ -60,3 +60,21 @@ pub(crate) fn on_signal_set(flag: Arc<AtomicBool>) -> anyhow::Result<Receiver<()
     });
     Ok(receiver)
 }
+
+/// Calls `act` at each SIGUSR1, which does not end the process from here on.
+pub(crate) fn on_user_signal(act: impl Fn() + Send + 'static) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let listen = async { signal(SignalKind::user_defined1()) };
+    let mut asked = runtime.block_on(listen).context("cannot listen for signals")?;
+    thread::spawn(move || {
+        runtime.block_on(async {
+            while asked.recv().await.is_some() {
+                act();
+            }
+        });
+    });
+    Ok(())
+}

@@ -12,7 +12,7 @@
 //!   published is there once.
 //! - While the journal cannot be written nothing is released: rings fill, and applications count what they drop.
 //! - Who writes what no ring can have loses that ring, with a reason; others are served on.
-//! - Flight recorders are read when their process ends, or when the caller asks ([`Recorder::keep_flight_recorders`]).
+//! - Flight recorders are read when their process ends, or when the caller asks ([`Recorder::flight_recorders`]).
 
 mod clock;
 mod driver;
@@ -25,4 +25,4 @@ mod run;
 pub use driver::{Target, TargetError};
 pub use error::{Error, Result};
 pub use ledger::{DriverLedger, Ledger, ServiceLedger};
-pub use run::{Recorder, Settings};
+pub use run::{FlightRecorders, Recorder, Settings};

@@ -90,9 +90,10 @@ impl Recorder {
         Ok(Self { shared, folder, intake, drivers, ticker, stop_ticker, until })
     }
 
-    /// Has flight recorders read, soon and once.
-    pub fn keep_flight_recorders(&self) {
-        self.shared.flight.store(true, Ordering::Release);
+    /// Has flight recorders read when it is asked, also by others.
+    #[must_use]
+    pub fn flight_recorders(&self) -> FlightRecorders {
+        FlightRecorders(Arc::clone(&self.shared))
     }
 
     /// What became of all records until now.
@@ -115,6 +116,17 @@ impl Recorder {
         join(ticker);
         tick(&shared, &folder)?;
         Ok(shared.ledger())
+    }
+}
+
+/// Has flight recorders read.
+#[derive(Debug, Clone)]
+pub struct FlightRecorders(Arc<Shared>);
+
+impl FlightRecorders {
+    /// Soon and once: what they have then goes where all records go.
+    pub fn ask(&self) {
+        self.0.flight.store(true, Ordering::Release);
     }
 }
 

@@ -1,4 +1,4 @@
-//! `throughline agent`: samples the whole machine, always, and delivers what it finds.
+//! `throughline agent`: samples the whole machine, always, keeps what applications record, and delivers both.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -14,6 +14,7 @@ use capture::profile::{Budget, Config, Packer, Report, Seen, keep_little_memory,
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::command::profile::{NAMELESS, allow_files, say_means};
+use crate::command::recording::RecordingArgs;
 use crate::command::sending::SendingArgs;
 use crate::log;
 use crate::outcome::{Outcome, complain};
@@ -28,10 +29,13 @@ Examples:
   throughline agent --send file:/var/lib/profiles --keep-size 2GiB
   throughline profile send /var/lib/profiles/*.otlp.gz --to http://collector:4318
                                                                  send again what lies in a folder
+  throughline agent --record json:/var/lib/records               what applications record by tracepoints, as lines of JSON
+  throughline agent --record http://collector:4318               the same as spans and events of OpenTelemetry
   throughline agent --config /etc/throughline.toml
 
 Every packet holds the names of all its frames, and is kept on the disk until each target has taken it: for a day and up to 1 GiB
-unless told otherwise. What has to be dropped is counted, and told in a later packet. See docs/agent.md.
+unless told otherwise. What has to be dropped is counted, and told in a later packet. See docs/agent.md, and
+docs/recording.md for records.
 
 SIGINT or SIGTERM end it: the last packet is sent, for up to --drain, and what could not be sent waits for the next start.
 A second one ends it at once.";
@@ -47,8 +51,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Who takes the packets: http://HOST:PORT or https://HOST for OTLP over HTTP, grpc://HOST or grpcs://HOST for OTLP over gRPC,
-    /// pyroscope+http://HOST:PORT, file:FOLDER; may be repeated
-    #[arg(long, value_name = "URL", required = true)]
+    /// pyroscope+http://HOST:PORT, file:FOLDER; may be repeated. Nothing is sampled when nobody is named
+    #[arg(long, value_name = "URL", required_unless_present = "record")]
     send: Vec<Target>,
     #[command(flatten)]
     sending: SendingArgs,
@@ -68,6 +72,8 @@ pub(crate) struct Args {
     budget: BudgetArgs,
     #[command(flatten)]
     spool: SpoolArgs,
+    #[command(flatten)]
+    recording: RecordingArgs,
     /// The oldest files of a file: target are deleted while all together are larger
     #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = parse_size)]
     keep_size: u64,
@@ -140,6 +146,32 @@ fn parse_label(text: &str) -> Result<(String, String), &'static str> {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
     log::start();
+    let stopped = Arc::new(AtomicBool::new(false));
+    let signals = stop::on_signal_set(Arc::clone(&stopped))?;
+    let mut machine = of_machine();
+    machine.extend(args.label.iter().cloned());
+    let recording = args.recording.start(&machine)?;
+    if let Some(recording) = &recording {
+        recording.heed_signals()?;
+    }
+    let sampled = if args.send.is_empty() {
+        // Until the first signal.
+        signals.recv().context("nobody can end this")
+    } else {
+        sample_machine(&args, machine, &stopped)
+    };
+    // Also what was recorded before a failure.
+    let recorded = recording.map_or(Ok(()), |recording| recording.stop(args.drain));
+    sampled.and(recorded)?;
+    Ok(Outcome::Done)
+}
+
+/// Samples until it is stopped, and sends what it finds.
+fn sample_machine(
+    args: &Args,
+    attributes: Vec<(String, String)>,
+    stopped: &AtomicBool,
+) -> anyhow::Result<()> {
     keep_little_memory();
     let keep = Keep { bytes: args.keep_size, age: args.keep_for };
     let sendings = args.sending.of(&args.send, keep)?;
@@ -150,8 +182,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
         targets: args.send.iter().cloned().zip(sendings).collect(),
         sealed: Arc::clone(&sealed),
     };
-    let stopped = Arc::new(AtomicBool::new(false));
-    let _signals = stop::on_signal_set(Arc::clone(&stopped))?;
     let agent = Agent::start(settings).context("cannot start the agent")?;
     let names: Vec<_> = args.send.iter().map(Target::url).collect();
     complain(&format!("agent: sending to {}", names.join(", ")));
@@ -163,7 +193,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
         budget: args.budget.budget(sealed),
         copies_only: false,
     };
-    let sampled = watch(&args, &config, &stopped, &agent);
+    let sampled = watch(args, &config, attributes, stopped, &agent);
     // Also what was sampled before a failure.
     let status = agent.stop(args.drain);
     for line in lines(&status) {
@@ -176,18 +206,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Outcome> {
             complain(&format!("agent: {count} {what} found no room"));
         }
     }
-    Ok(Outcome::Done)
+    Ok(())
 }
 
 /// Samples until the end, and gives each packet to the agent.
 fn watch(
     args: &Args,
     config: &Config,
+    attributes: Vec<(String, String)>,
     stopped: &AtomicBool,
     agent: &Agent,
 ) -> anyhow::Result<Report> {
-    let mut attributes = of_machine();
-    attributes.extend(args.label.iter().cloned());
     let mut packer = Packer::new(args.window, config.frequency_hz).with_attributes(attributes);
     let mut line = Line::new();
     allow_files(NAMELESS);

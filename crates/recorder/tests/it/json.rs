@@ -85,7 +85,7 @@ fn a_flight_recorder_is_read_when_it_is_asked_for_and_when_its_process_ends() {
     let mut app = Process::start("flight", folder.path());
     assert_eq!(recorder.ledger().stored, 0);
     while recorder.ledger().stored == 0 {
-        recorder.keep_flight_recorders();
+        recorder.flight_recorders().ask();
         std::thread::yield_now();
     }
     app.go_on();

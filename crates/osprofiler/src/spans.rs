@@ -126,6 +126,7 @@ struct Open {
     number: u64,
     bytes: usize,
     span: Span,
+    raw: Box<str>,
 }
 
 impl Spans {
@@ -163,7 +164,7 @@ impl Spans {
                 end(&mut span, notification);
                 out.push(span);
             }
-            Point::Start => self.start(id, begin(notification), out),
+            Point::Start => self.start(id, notification, out),
             Point::Stop => match self.take(id) {
                 Some(mut span) => {
                     end(&mut span, notification);
@@ -182,17 +183,23 @@ impl Spans {
         out.extend(old.into_iter().filter_map(|id| self.take(id)));
     }
 
-    fn start(&mut self, id: Id, span: Span, out: &mut Vec<Span>) {
+    /// The notifications with which points began that are open, in the order in which they came: added again, they are open again.
+    pub fn open(&self) -> impl Iterator<Item = &str> {
+        self.by_age.values().filter_map(|id| self.open.get(id)).map(|open| &*open.raw)
+    }
+
+    fn start(&mut self, id: Id, notification: &Notification, out: &mut Vec<Span>) {
+        let (span, raw) = (begin(notification), Box::from(notification.raw()));
         if let Some(before) = self.take(id) {
             self.losses.begun_again += 1;
             out.push(before);
         }
-        let bytes = size(&span);
+        let bytes = size(&span) + notification.raw().len();
         self.last_number += 1;
         let number = self.last_number;
         self.bytes += bytes;
         self.by_age.insert(number, id);
-        self.open.insert(id, Open { number, bytes, span });
+        self.open.insert(id, Open { number, bytes, span, raw });
         while self.open.len() > self.limits.points || self.bytes > self.limits.bytes {
             let oldest = self.by_age.first_key_value().map(|(_, id)| *id);
             let Some(span) = oldest.and_then(|id| self.take(id)) else { break };
@@ -202,7 +209,7 @@ impl Spans {
     }
 
     fn take(&mut self, id: Id) -> Option<Span> {
-        let Open { number, bytes, span } = self.open.remove(&id)?;
+        let Open { number, bytes, span, .. } = self.open.remove(&id)?;
         self.by_age.remove(&number);
         self.bytes -= bytes;
         Some(span)

@@ -11,6 +11,11 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_nanos(nanos(ClockId::Realtime))
 }
 
+/// `CLOCK_MONOTONIC`, in nanoseconds.
+pub(crate) fn monotonic_ns() -> i64 {
+    nanos(ClockId::Monotonic)
+}
+
 fn nanos(clock: ClockId) -> i64 {
     let now = clock_gettime(clock);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)

@@ -34,6 +34,14 @@ pub enum Error {
         /// Which.
         path: PathBuf,
     },
+    /// The port for clients of Redis cannot be opened.
+    #[error("cannot listen at {address}")]
+    Port {
+        /// Which.
+        address: std::net::SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
     /// A thread or a runtime cannot be started.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),

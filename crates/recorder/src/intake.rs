@@ -20,6 +20,7 @@ use crate::clock::{self, Follower};
 use crate::error::{Error, Result};
 use crate::known::{Adds, Known};
 use crate::ledger::Troubles;
+use crate::notifications::Notifications;
 
 /// Processes at a time; those that come later are let in when others have gone.
 const MAX_PROCESSES: usize = 1024;
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) known_path: PathBuf,
     pub(crate) known: Mutex<Known>,
     pub(crate) troubles: Mutex<Troubles>,
+    pub(crate) notifications: Notifications,
     pub(crate) stopped: AtomicBool,
     /// Flight recorders are to be read once.
     pub(crate) flight: AtomicBool,
@@ -171,6 +173,7 @@ impl Intake {
     /// Reads all rings; gives how full the fullest was.
     fn turn(&mut self) -> Fill {
         let is_flight = self.shared.flight.swap(false, Ordering::AcqRel);
+        let begin_ns = clock::monotonic_ns();
         let (mut fullest, mut is_failing) = (0, false);
         let shared = &self.shared;
         self.applications.retain_mut(|application| {
@@ -192,6 +195,9 @@ impl Intake {
             !is_gone
         });
         self.is_failing = is_failing;
+        if !is_failing {
+            shared.notifications.release(begin_ns);
+        }
         fullest
     }
 }
@@ -204,7 +210,7 @@ fn next_pause(since: Duration, fill: Fill) -> Duration {
 
 impl Shared {
     /// Appends an entry. Where that needs room which entries have that were counted in memory only, those are noted first.
-    fn append(
+    pub(crate) fn append(
         &self,
         known: &Known,
         kind: EntryKind,
@@ -235,7 +241,7 @@ impl Shared {
     }
 
     /// Something that is no loss of what is in a journal, counted; the first of its kind is told.
-    fn trouble(&self, what: &'static str, why: &str) {
+    pub(crate) fn trouble(&self, what: &'static str, why: &str) {
         let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
         let count = troubles.counts.entry(what).or_default();
         if *count == 0 {
@@ -383,6 +389,8 @@ impl Application {
         let position = shared.append(&known, EntryKind::Ring, records, &bytes);
         let position = position.map_err(Trouble::Journal)?;
         known.add(position.entry, &Adds::of(batch, records));
+        drop(known);
+        shared.notifications.hold(batch);
         Ok(())
     }
 }

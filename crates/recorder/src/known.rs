@@ -14,6 +14,7 @@ use tracepoint::DropReason;
 use tracepoint::layout::DROP_PLACES;
 
 use crate::error::{Error, On, Result};
+use crate::notifications;
 
 /// Services that are counted by themselves; all others are one more.
 const MAX_SERVICES: usize = 256;
@@ -128,9 +129,21 @@ impl Known {
                 let Ok(process) = Process::decode(payload) else { return false };
                 self.end(entry, &process);
             }
+            Some(EntryKind::Notified) => self.count_notified(entry, header.records),
             None => return false,
         }
         true
+    }
+
+    /// Counts notifications of connections, which are in the journal.
+    pub(crate) fn count_notified(&mut self, entry: u64, records: u32) {
+        self.entry = entry + 1;
+        self.service(notifications::SERVICE).stored += u64::from(records);
+    }
+
+    /// Counts one that is not.
+    pub(crate) fn drop_notified(&mut self, reason: &str) {
+        self.service(notifications::SERVICE).drop(reason, 1);
     }
 
     /// Counts a batch, which is in the journal.

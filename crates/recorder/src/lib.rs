@@ -5,7 +5,8 @@
 //!                        (a thread) (disk)   └▶ driver of http://COLLECTOR (OTLP)   a thread each, at its own place
 //!                             └────── ledger ◀──────┘
 //! ```
-//! In come memory files of applications that use crate `tracepoint`; what becomes of their records stands in the [`Ledger`]. Signals, arguments and
+//! In come memory files of applications that use crate `tracepoint` (and notifications of OSProfiler, to a port that speaks enough of Redis's protocol, which answers
+//! `osprofiler trace` too); what becomes of their records stands in the [`Ledger`]. Signals, arguments and
 //! what is printed stay the caller's.
 //!
 //! - Records are in the journal before their ring is released: an application, this process, or both may be killed at any moment, and what was
@@ -20,9 +21,11 @@ mod error;
 mod intake;
 mod known;
 mod ledger;
+mod notifications;
+mod redis;
 mod run;
 
 pub use driver::{Target, TargetError};
 pub use error::{Error, Result};
 pub use ledger::{DriverLedger, Ledger, ServiceLedger};
-pub use run::{FlightRecorders, Recorder, Settings};
+pub use run::{FlightRecorders, Recorder, Redis, Settings};

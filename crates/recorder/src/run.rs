@@ -1,5 +1,7 @@
 //! All threads of a recorder.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -15,6 +17,8 @@ use crate::error::{Error, On, Result};
 use crate::intake::{Intake, Shared};
 use crate::known::Known;
 use crate::ledger::{DriverLedger, Ledger, ServiceLedger, Troubles};
+use crate::notifications::Notifications;
+use crate::redis::RedisPort;
 
 /// How often the journal is made durable, bounded, and the ledger written.
 const TICK: Duration = Duration::from_secs(1);
@@ -34,6 +38,23 @@ pub struct Settings {
     pub targets: Vec<Target>,
     /// Attributes of all processes of this machine, for targets that know such.
     pub machine: Vec<(String, String)>,
+    /// Where clients of Redis write notifications of OSProfiler, and ask for them.
+    pub redis: Option<Redis>,
+}
+
+/// A port for clients of Redis.
+#[derive(Clone)]
+pub struct Redis {
+    /// Where it listens; port 0 is any that is free.
+    pub address: SocketAddr,
+    /// What clients must know, if anything.
+    pub password: Option<String>,
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 /// A recorder that runs.
@@ -42,6 +63,7 @@ pub struct Recorder {
     shared: Arc<Shared>,
     folder: PathBuf,
     intake: JoinHandle<()>,
+    redis: Option<RedisPort>,
     drivers: Vec<JoinHandle<()>>,
     ticker: JoinHandle<()>,
     stop_ticker: mpsc::Sender<()>,
@@ -55,13 +77,15 @@ impl Recorder {
     /// # Errors
     /// Any that [`Error`] has.
     pub fn start(settings: Settings) -> Result<Self> {
-        let Settings { folder, bounds, socket, is_open_to_all, targets, machine } = settings;
+        let Settings { folder, bounds, socket, is_open_to_all, targets, machine, redis } = settings;
         let journal = Journal::open(&folder, bounds)?;
         let known_path = folder.join(KNOWN);
         let known = Known::open(&known_path, &journal)?;
         journal.hold(known.entry());
+        let notifications = Notifications::open(&journal, osprofiler::Limits::default())?;
         let shared = Arc::new(Shared {
             journal,
+            notifications,
             known_path,
             known: Mutex::new(known),
             troubles: Mutex::new(Troubles::default()),
@@ -75,6 +99,9 @@ impl Recorder {
         let drivers = drivers.collect::<Result<Vec<_>>>()?;
         let intake = Intake::new(Arc::clone(&shared), &socket, is_open_to_all)?;
         let intake = spawn("rings", move || intake.run())?;
+        let redis = redis
+            .map(|it| RedisPort::open(it.address, it.password.as_deref(), Arc::clone(&shared)));
+        let redis = redis.transpose()?;
         let (stop_ticker, ticks) = mpsc::channel();
         let (ticking, of) = (Arc::clone(&shared), folder.clone());
         let ticker = spawn("ledger", move || {
@@ -87,13 +114,19 @@ impl Recorder {
                 }
             }
         })?;
-        Ok(Self { shared, folder, intake, drivers, ticker, stop_ticker, until })
+        Ok(Self { shared, folder, intake, redis, drivers, ticker, stop_ticker, until })
     }
 
     /// Has flight recorders read when it is asked, also by others.
     #[must_use]
     pub fn flight_recorders(&self) -> FlightRecorders {
         FlightRecorders(Arc::clone(&self.shared))
+    }
+
+    /// Where clients of Redis are answered.
+    #[must_use]
+    pub fn redis_address(&self) -> Option<SocketAddr> {
+        self.redis.as_ref().map(|port| port.address)
     }
 
     /// What became of all records until now.
@@ -107,9 +140,10 @@ impl Recorder {
     /// # Errors
     /// The journal or the ledger cannot be written.
     pub fn stop(self, patience: Duration) -> Result<Ledger> {
-        let Self { shared, folder, intake, drivers, ticker, stop_ticker, until } = self;
+        let Self { shared, folder, intake, redis, drivers, ticker, stop_ticker, until } = self;
         shared.stopped.store(true, Ordering::Release);
         join(intake);
+        redis.into_iter().for_each(RedisPort::close);
         *until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + patience);
         drivers.into_iter().for_each(join);
         drop(stop_ticker);

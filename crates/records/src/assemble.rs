@@ -14,6 +14,7 @@ use tracepoint::layout::{SiteKind, Status};
 
 use crate::batch::{Process, RingBatch};
 use crate::error::Error;
+use crate::notified::is_notification;
 
 /// What is kept of spans that are not whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,13 +186,15 @@ impl Assembler {
         Self { limits, ..Self::default() }
     }
 
-    /// Takes a batch in that was appended at a time.
+    /// Takes a batch in that was appended at a time, but for notifications of OSProfiler ([`ring_notifications`](crate::ring_notifications)).
     ///
     /// # Errors
     /// [`Error::Records`]: what is before the damage was taken.
     pub fn add(&mut self, batch: &RingBatch, appended: Timestamp) -> Result<(), Error> {
         batch.each(|item| {
-            if let Item::Record(record) = item {
+            if let Item::Record(record) = item
+                && !is_notification(record)
+            {
                 self.record(batch, record, appended);
             }
         })

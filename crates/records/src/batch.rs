@@ -149,6 +149,17 @@ impl RingBatch {
         Ok(records)
     }
 
+    /// The call sites of its records.
+    pub fn sites(&self) -> impl Iterator<Item = &SiteInfo> {
+        self.sites.iter().flatten()
+    }
+
+    /// Whether any of its records is of a call site of this name and module.
+    #[must_use]
+    pub fn has_site(&self, (name, target): (&str, &str)) -> bool {
+        self.sites.iter().flatten().any(|site| site.name == name && site.target == target)
+    }
+
     /// Goes through its items.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use tracepoint::layout::{Severity, SiteKind, Status};
 
 use crate::batch::RingBatch;
 use crate::error::Error;
+use crate::notified::Notified;
 
 /// Members stand in this order; those that say nothing are left out.
 #[derive(Serialize)]
@@ -87,6 +88,39 @@ pub fn write_lines(batch: &RingBatch, into: &mut Vec<u8>) -> Result<(), Error> {
     })
 }
 
+/// A line of a notification that came over a connection.
+#[derive(Serialize)]
+struct NotifiedLine<'a> {
+    time: String,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notification: Option<Json>,
+    /// What is no JSON, such as one with `NaN`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
+/// Writes a line for each of some notifications, which were appended at a time.
+pub fn write_notified_lines(notified: &[Notified<'_>], appended: Timestamp, into: &mut Vec<u8>) {
+    for it in notified {
+        let (kind, base_id, key, bytes) = match it {
+            Notified::Push { base_id, json } => ("notification", Some(*base_id), None, *json),
+            Notified::Set { key, text } => ("text", None, Some(*key), *text),
+        };
+        let json = serde_json::from_slice::<Json>(bytes);
+        let text = json.is_err().then(|| String::from_utf8_lossy(bytes).into_owned());
+        let time = rfc3339(appended);
+        let line = NotifiedLine { time, kind, base_id, key, notification: json.ok(), text };
+        let written = serde_json::to_writer(&mut *into, &line);
+        debug_assert!(written.is_ok(), "memory takes it, and no map has keys but texts");
+        into.push(b'\n');
+    }
+}
+
 fn of<'a>(record: &Record<'a>) -> Of<'a> {
     let site = record.site;
     let hex = |id: u64| (id != 0).then(|| format!("{id:016x}"));
@@ -101,7 +135,11 @@ fn of<'a>(record: &Record<'a>) -> Of<'a> {
         {
             cut_from.insert(name.clone(), cut.had.into());
         }
-        fields.insert(name.clone(), json(value));
+        // Long JSON of OSProfiler is in pieces, one behind the other.
+        match (fields.get_mut(name), json(value)) {
+            (Some(Json::String(before)), Json::String(piece)) => before.push_str(&piece),
+            (_, json) => drop(fields.insert(name.clone(), json)),
+        }
     }
     Of {
         name: &site.name,

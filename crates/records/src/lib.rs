@@ -16,13 +16,17 @@ mod assemble;
 mod batch;
 mod error;
 mod json;
+mod notified;
 mod otlp;
 mod times;
 
 pub use assemble::{Assembler, Attribute, Bound, Event, Limits, Source, Span};
 pub use batch::{Process, RingBatch, RingId};
 pub use error::Error;
-pub use json::write_lines;
+pub use json::{write_lines, write_notified_lines};
+pub use notified::{
+    Notified, RingNotification, decode_notified, encode_notified, ring_notifications,
+};
 pub use otlp::{logs_request, traces_request};
 pub use times::{Pair, Times};
 
@@ -34,6 +38,8 @@ pub enum EntryKind {
     Ring = 1,
     /// A process has ended, and its rings were read to their ends: a [`Process`].
     ProcessEnded = 2,
+    /// Notifications of OSProfiler that came over a connection: some [`Notified`].
+    Notified = 3,
 }
 
 impl EntryKind {
@@ -43,6 +49,7 @@ impl EntryKind {
         match code {
             1 => Some(Self::Ring),
             2 => Some(Self::ProcessEnded),
+            3 => Some(Self::Notified),
             _ => None,
         }
     }

@@ -33,8 +33,9 @@ impl Times {
         let apart = i128::from(late.ticks) - i128::from(early.ticks);
         let since = i128::from(ticks) - i128::from(early.ticks);
         let ns = i128::from(late.monotonic_ns) - i128::from(early.monotonic_ns);
-        let ns = if apart > 0 && ns > 0 { since * ns / apart } else { 0 };
-        let ns = i128::from(early.monotonic_ns) + ns;
+        // Numbers of a process that lies may be beyond all times.
+        let ns = if apart > 0 && ns > 0 { since.saturating_mul(ns) / apart } else { 0 };
+        let ns = ns.saturating_add(early.monotonic_ns.into());
         i64::try_from(ns.clamp(i64::MIN.into(), i64::MAX.into())).unwrap_or_default()
     }
 

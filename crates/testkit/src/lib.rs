@@ -32,6 +32,7 @@ pub mod go;
 mod http;
 pub mod lttng;
 pub mod machines;
+pub mod osprofiler;
 pub mod pki;
 pub mod postgres;
 pub mod prometheus;

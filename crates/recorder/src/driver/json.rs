@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use journal::Entry;
-use records::{EntryKind, RingBatch, write_lines};
+use records::{EntryKind, RingBatch, decode_notified, write_lines, write_notified_lines};
 use serde::{Deserialize, Serialize};
 
 use super::{Driver, Outcome};
@@ -124,11 +124,14 @@ impl JsonLines {
 }
 
 fn write_entry(entry: &Entry, lines: &mut Vec<u8>) {
-    if EntryKind::from_code(entry.header.kind) != Some(EntryKind::Ring) {
-        return;
-    }
-    let batch = RingBatch::decode(&entry.payload);
-    let written = batch.and_then(|batch| write_lines(&batch, lines));
+    let written = match EntryKind::from_code(entry.header.kind) {
+        Some(EntryKind::Ring) => {
+            RingBatch::decode(&entry.payload).and_then(|batch| write_lines(&batch, lines))
+        }
+        Some(EntryKind::Notified) => decode_notified(&entry.payload)
+            .map(|notified| write_notified_lines(&notified, entry.header.time, lines)),
+        Some(EntryKind::ProcessEnded) | None => Ok(()),
+    };
     if let Err(error) = written {
         let entry = entry.header.position.entry;
         tracing::warn!(entry, error = model::with_causes(&error), "an entry cannot be read");

@@ -3,8 +3,10 @@
 //! A driver takes entries in order. What it took is acknowledged, and comes again only to a driver that was killed before it could note that it
 //! has it. What every driver promises is tried by one suite (`tests/it/drivers.rs`).
 
+mod ctf;
 mod json;
 mod otlp;
+mod points;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,9 +16,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use http::Uri;
-use journal::{Entry, Journal, Reader, Reason};
+use journal::{Entry, Journal, Position, Reader, Reason};
 use webclient::{Backoff, Headers};
 
+use self::ctf::Ctf;
 use self::json::JsonLines;
 use self::otlp::Otlp;
 use crate::error::Result;
@@ -26,6 +29,9 @@ use crate::run::spawn;
 const MOST: usize = 4 << 20;
 /// How often a driver without entries looks after what it has in its hands.
 const IDLE: Duration = Duration::from_millis(200);
+
+/// How often it is looked whether entries that wait for others have waited long enough.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What came of entries.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,8 +44,22 @@ pub(super) enum Outcome {
     Again(Option<Duration>, String),
 }
 
+/// What a driver is given at a time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Portion {
+    /// About as many bytes of entries at most.
+    bytes: usize,
+    /// How long entries wait in the journal for others, while nothing is behind them.
+    wait: Duration,
+}
+
 /// Delivers entries.
 pub(super) trait Driver: Send {
+    /// What it is given at a time.
+    fn portion(&self) -> Portion {
+        Portion { bytes: MOST, wait: Duration::ZERO }
+    }
+
     /// Delivers these. The same may come again after [`Outcome::Again`], and others behind them.
     fn deliver(&mut self, entries: &[Entry]) -> Outcome;
 
@@ -56,13 +76,16 @@ pub struct Target {
     kind: Kind,
     /// What goes with every request of OTLP.
     pub headers: Headers,
-    /// The oldest files of a folder are deleted while all together are larger, in bytes.
+    /// The oldest files or chunks of a folder are deleted while all together are larger, in bytes.
     pub keep_bytes: u64,
+    /// How long records wait for others to be in one chunk with them.
+    pub chunk_every: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     Json(PathBuf),
+    Ctf(PathBuf),
     Otlp(Uri),
 }
 
@@ -71,7 +94,7 @@ enum Kind {
 #[non_exhaustive]
 pub enum TargetError {
     /// Nothing that is known.
-    #[error("expected json:FOLDER or http://HOST[:PORT][/PATH]")]
+    #[error("expected json:FOLDER, ctf:FOLDER or http://HOST[:PORT][/PATH]")]
     Kind,
     /// It cannot be the address of a collector.
     #[error("no address of a collector")]
@@ -87,6 +110,7 @@ impl FromStr for Target {
     fn from_str(text: &str) -> std::result::Result<Self, TargetError> {
         let kind = match text.split_once(':') {
             Some(("json", folder)) if !folder.is_empty() => Kind::Json(folder.into()),
+            Some(("ctf", folder)) if !folder.is_empty() => Kind::Ctf(folder.into()),
             Some(("http" | "https", _)) => {
                 let uri: Uri = text.parse().map_err(|_no_uri| TargetError::Address)?;
                 let authority = uri.authority().ok_or(TargetError::Address)?;
@@ -101,7 +125,8 @@ impl FromStr for Target {
             _ => return Err(TargetError::Kind),
         };
         let headers = Headers::default();
-        Ok(Self { text: text.to_owned(), kind, headers, keep_bytes: 10 << 30 })
+        let (text, keep_bytes, chunk_every) = (text.to_owned(), 10 << 30, ctf::CHUNK_EVERY);
+        Ok(Self { text, kind, headers, keep_bytes, chunk_every })
     }
 }
 
@@ -120,10 +145,18 @@ impl Target {
         format!("{plain}-{:08x}", crc32c::crc32c(self.text.as_bytes()))
     }
 
-    fn driver(&self, folder: &Path, machine: &[(String, String)]) -> Result<Box<dyn Driver>> {
+    fn driver(
+        &self,
+        folder: &Path,
+        journal: [u8; 16],
+        machine: &[(String, String)],
+    ) -> Result<Box<dyn Driver>> {
         let state = folder.join(format!("{}.driver", self.file_name()));
         Ok(match &self.kind {
             Kind::Json(into) => Box::new(JsonLines::open(into, state, self.keep_bytes)?),
+            Kind::Ctf(into) => {
+                Box::new(Ctf::open(into, journal, self.keep_bytes, self.chunk_every)?)
+            }
             Kind::Otlp(uri) => Box::new(Otlp::open(uri, self.headers.clone(), state, machine)?),
         })
     }
@@ -141,15 +174,20 @@ pub(crate) fn start(
     until: Until,
 ) -> Result<JoinHandle<()>> {
     let reader = journal.reader(&target.file_name())?;
-    let driver = target.driver(folder, machine)?;
-    let to = target.to_string();
-    spawn("driver", move || Running { reader, driver, until, to }.run())
+    let driver = target.driver(folder, journal.id(), machine)?;
+    let (to, journal) = (target.to_string(), Arc::clone(journal));
+    spawn("driver", move || {
+        Running { journal, reader, driver, until, gathers: None, to }.run();
+    })
 }
 
 struct Running {
+    journal: Arc<Journal>,
     reader: Reader,
     driver: Box<dyn Driver>,
     until: Until,
+    /// Since when entries wait for others.
+    gathers: Option<Instant>,
     to: String,
 }
 
@@ -187,7 +225,8 @@ impl Running {
 
     /// Delivers what is next; says whether there was nothing.
     fn turn(&mut self) -> journal::Result<(Outcome, bool)> {
-        let entries = self.reader.next(MOST)?;
+        let portion = self.driver.portion();
+        let entries = self.reader.next(portion.bytes)?;
         let Some(last) = entries.last() else {
             let outcome = self.driver.idle();
             self.reject(&outcome)?;
@@ -198,13 +237,33 @@ impl Running {
             return Ok((outcome, true));
         };
         let end = last.header.end();
+        if self.waits(portion.wait, end) {
+            return Ok((Outcome::Taken, false));
+        }
         let outcome = self.driver.deliver(&entries);
         match &outcome {
-            Outcome::Taken | Outcome::Rejected(_) => self.reader.acknowledge(end)?,
+            Outcome::Taken | Outcome::Rejected(_) => {
+                self.reader.acknowledge(end)?;
+                self.gathers = None;
+            }
             Outcome::Again(..) => self.reader.give_back(),
         }
         self.reject(&outcome)?;
         Ok((outcome, false))
+    }
+
+    /// Gives entries up to a position back, and rests, when they may wait for others that are not there yet.
+    fn waits(&mut self, wait: Duration, end: Position) -> bool {
+        let left = wait.saturating_sub(self.gathers.map_or(Duration::ZERO, |it| it.elapsed()));
+        let is_due =
+            left.is_zero() || self.until().is_some() || self.journal.levels().end.entry > end.entry;
+        if !is_due {
+            self.gathers.get_or_insert_with(Instant::now);
+            // Not in anybody's hands: while they wait, the journal may let go of them for want of room.
+            self.reader.give_back();
+            self.rest(left.min(LOOK));
+        }
+        !is_due
     }
 
     fn reject(&mut self, outcome: &Outcome) -> journal::Result<()> {

@@ -22,6 +22,7 @@ use records::{
 use tokio::runtime::Runtime;
 use webclient::{Answer, Client, Headers, PRODUCT, Version, exchange, retry_after, shown};
 
+use super::points::Points;
 use super::{Driver, Outcome};
 use crate::clock;
 use crate::error::{Error, On, Result};
@@ -47,6 +48,7 @@ pub(super) struct Otlp {
     /// What is behind the assembler and not delivered.
     spans: Vec<Span>,
     events: Vec<Event>,
+    points: Points,
     /// Records that the collector did not take, of entries that are not acknowledged.
     rejected: u64,
 }
@@ -69,7 +71,7 @@ impl Otlp {
         let is_encrypted = uri.scheme_str() == Some("https");
         let client = webclient::new(is_encrypted, Version::Http1, None, None);
         let client = client.map_err(|error| Error::Client(Box::new(error)))?;
-        let (added, assembler) = restored(&state)?;
+        let (added, assembler, points) = restored(&state)?;
         Ok(Self {
             client,
             runtime: runtime.map_err(Error::Thread)?,
@@ -82,14 +84,18 @@ impl Otlp {
             added,
             spans: Vec::new(),
             events: Vec::new(),
+            points,
             rejected: 0,
         })
     }
 
     fn add(&mut self, entry: &Entry) {
         let added = match EntryKind::from_code(entry.header.kind) {
-            Some(EntryKind::Ring) => RingBatch::decode(&entry.payload)
-                .and_then(|batch| self.assembler.add(&batch, entry.header.time)),
+            Some(EntryKind::Ring) => RingBatch::decode(&entry.payload).and_then(|batch| {
+                self.points.add_batch(&batch)?;
+                self.assembler.add(&batch, entry.header.time)
+            }),
+            Some(EntryKind::Notified) => self.points.add_entry(&entry.payload),
             Some(EntryKind::ProcessEnded) => {
                 Process::decode(&entry.payload).map(|process| self.assembler.end_process(&process))
             }
@@ -115,6 +121,13 @@ impl Otlp {
                 return again;
             }
             self.spans.drain(..len);
+        }
+        while let Some((request, len, records)) = self.points.request(MOST) {
+            let request = request.encode_to_vec();
+            if let Some(again) = self.post(&self.traces.clone(), &request, len, records) {
+                return again;
+            }
+            self.points.sent(len);
         }
         while !self.events.is_empty() {
             let some = self.events.get(..MOST).unwrap_or(&self.events);
@@ -177,7 +190,10 @@ impl Otlp {
     /// Notes what waits for its other end, and of which entries it is.
     fn note(&self) -> Result<()> {
         let saved = self.assembler.save().map_err(io::Error::other).on("write", &self.state)?;
-        write_checked(&self.state, &[&self.added.to_le_bytes(), saved.as_slice()].concat())
+        let noted = (self.added, saved, self.points.open());
+        let noted =
+            postcard::to_allocvec(&noted).map_err(io::Error::other).on("write", &self.state)?;
+        write_checked(&self.state, &noted)
     }
 }
 
@@ -195,25 +211,27 @@ impl Driver for Otlp {
             && spans.is_empty()
             && events.is_empty()
             && self.spans.is_empty()
-            && self.events.is_empty();
+            && self.events.is_empty()
+            && self.points.is_idle(clock::now());
         self.spans.extend(spans);
         self.events.extend(events);
         if is_nothing { Outcome::Taken } else { self.send() }
     }
 }
 
-fn restored(state: &PathBuf) -> Result<(u64, Assembler)> {
+/// Up to which entry there is what waits for its other end.
+fn restored(state: &PathBuf) -> Result<(u64, Assembler, Points)> {
     let bytes = match fs::read(state) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok((0, Assembler::new(Limits::default())));
+            return Ok((0, Assembler::new(Limits::default()), Points::default()));
         }
         Err(error) => return Err(error).on("read", state),
     };
     let restored = checked(&bytes).and_then(|bytes| {
-        let (added, saved) = bytes.split_first_chunk::<8>()?;
-        let assembler = Assembler::restore(Limits::default(), saved).ok()?;
-        Some((u64::from_le_bytes(*added), assembler))
+        let (added, saved, open): (u64, Vec<u8>, Vec<String>) = postcard::from_bytes(bytes).ok()?;
+        let assembler = Assembler::restore(Limits::default(), &saved).ok()?;
+        Some((added, assembler, Points::restore(&open)))
     });
     restored.ok_or_else(|| Error::Damaged { path: state.clone() })
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use crate::process::{Process, WITNESS, WRITERS};
-use crate::{lines, start, ticks};
+use crate::{ctf, lines, start, ticks};
 
 /// How often a recorder is killed; `RECORDER_KILLS` says otherwise. An application is for every fourth of them.
 const KILLS: u64 = 24;
@@ -51,8 +51,11 @@ fn what_was_published_is_there_once_whoever_is_killed() {
         }
         let written: usize = ticks.values().map(Vec::len).sum();
         assert_eq!(written as u64, service.stored, "round {round}");
-        let [driver] = ledger.drivers.values().collect::<Vec<_>>()[..] else { panic!() };
-        assert_eq!(driver.delivered, service.stored);
+        assert_eq!(ledger.drivers.len(), 2);
+        assert!(ledger.drivers.values().all(|driver| driver.delivered == service.stored));
+        let chunks = ctf::read(&folder.path().join("chunks"));
+        assert_eq!(chunks.ticks(), ticks, "round {round}");
+        assert_eq!(chunks.lost, service.dropped.values().sum::<u64>(), "round {round}");
         // A record that was published may not have been told, and never the other way round.
         let missing = service.emitted().checked_sub(emitted);
         assert!(missing.is_some_and(|it| it <= WRITERS), "round {round}: {missing:?} {ledger:?}");

@@ -6,8 +6,10 @@
     reason = "a test fails by panicking; helpers stand outside of test functions, and processes say how far they are"
 )]
 
+mod ctf;
 mod json;
 mod killed;
+mod osprofiler;
 mod otlp;
 mod process;
 
@@ -29,6 +31,7 @@ fn settings(folder: &Path, targets: &[&str]) -> Settings {
         is_open_to_all: false,
         targets: all,
         machine: vec![("host.name".to_owned(), "here".to_owned())],
+        redis: None,
     }
 }
 

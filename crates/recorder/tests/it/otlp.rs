@@ -1,8 +1,9 @@
 //! A collector that takes OTLP over HTTP, and one that does not.
 
 use std::convert::Infallible;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -75,6 +76,62 @@ fn spans(receiver: &Receiver<Came>, count: usize) -> Vec<Span> {
         }
     }
     spans
+}
+
+/// A request as OpenTelemetry's own messages read it; `None`, said, when these are not installed.
+fn as_others_read(kind: &str, body: &[u8]) -> Option<serde_json::Value> {
+    let Ok(python) = std::env::var("THROUGHLINE_OTLP_PYTHON") else {
+        testkit::skip("OpenTelemetry's messages for Python are not installed");
+        return None;
+    };
+    let mut reader = Command::new(python);
+    reader.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/python/otlp.py")).arg(kind);
+    let mut reader = reader.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    reader.stdin.take().unwrap().write_all(body).unwrap();
+    let output = reader.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let read: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(read["unknown"], 0);
+    Some(read["request"].clone())
+}
+
+#[test]
+fn requests_are_what_opentelemetry_s_own_messages_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let (address, came) = collector(&[]);
+    let settings = settings(folder.path(), &[&format!("http://{address}/base")]);
+    let recorder = Recorder::start(settings).unwrap();
+    Process::start("spans", folder.path()).ends();
+    let mut names = Vec::new();
+    let mut has_log = false;
+    while names.len() < 3 || !has_log {
+        let (path, body) = came.recv_timeout(Duration::from_secs(60)).unwrap();
+        let kind = if path.ends_with("traces") { "traces" } else { "logs" };
+        let Some(request) = as_others_read(kind, &body) else { return };
+        if kind == "logs" {
+            let record = &request["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0];
+            assert_eq!(record["eventName"], "alone");
+            has_log = true;
+            continue;
+        }
+        let resource = &request["resourceSpans"][0];
+        let attributes = resource["resource"]["attributes"].as_array().unwrap();
+        assert!(attributes.iter().any(|it| it["key"] == "process.pid"));
+        for span in resource["scopeSpans"][0]["spans"].as_array().unwrap() {
+            assert_eq!(span["kind"], "SPAN_KIND_INTERNAL");
+            let [begin, end] = ["startTimeUnixNano", "endTimeUnixNano"]
+                .map(|key| span[key].as_str().unwrap().parse::<u64>().unwrap());
+            assert!(begin > 1_700_000_000_000_000_000 && begin <= end);
+            if span["name"] == "decode" {
+                assert_eq!(span["status"]["code"], "STATUS_CODE_ERROR");
+                assert_eq!(span["events"][0]["name"], "inside");
+            }
+            names.push(span["name"].as_str().unwrap().to_owned());
+        }
+    }
+    names.sort();
+    assert_eq!(names, ["decode", "request", "send"]);
+    recorder.stop(Duration::from_secs(30)).unwrap();
 }
 
 fn text<'a>(attributes: &'a [KeyValue], key: &str) -> &'a str {

@@ -98,7 +98,11 @@ fn write_tick(writer: u64, number: u64) {
 }
 
 fn record(folder: &Path) {
-    let recorder: Recorder = crate::start(folder);
+    let target = format!("ctf:{}", folder.join("chunks").display());
+    let mut settings = crate::settings(folder, &[&target]);
+    // So that it is killed at all steps of a chunk.
+    settings.targets[0].chunk_every = Duration::from_millis(10);
+    let recorder = Recorder::start(settings).unwrap();
     say_ready();
     wait_for_input();
     recorder.stop(Duration::from_secs(30)).unwrap();

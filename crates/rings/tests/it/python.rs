@@ -1,53 +1,14 @@
 //! Python: a service with OSProfiler, whose notifications the driver of `python/throughline-osprofiler` writes.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
 
 use rings::Door;
+use testkit::osprofiler::{driver_package, driver_python, succeeds};
 use tracepoint::DropReason;
 use tracepoint::layout::{MAX_VALUE_LEN, SiteKind};
 
 use crate::peer::{App, Kept, KeptValue, comes, drain_all};
-
-fn package() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/throughline-osprofiler")
-}
-
-/// An interpreter with OSProfiler and our driver; `None`, said, when PyPI was not to be had.
-fn python() -> Option<&'static Path> {
-    static PYTHON: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
-        let python = PathBuf::from(std::env::var_os("THROUGHLINE_OSPROFILER_DRIVER_PYTHON")?);
-        install(&python);
-        Some(python)
-    });
-    if PYTHON.is_none() {
-        testkit::skip("OSProfiler is not installed for the tests of its driver");
-    }
-    PYTHON.as_deref()
-}
-
-/// Builds the package from what an sdist of it has.
-fn install(python: &Path) {
-    let folder = tempfile::tempdir().unwrap();
-    let header = "throughline/tracepoint.h";
-    let include = folder.path().join("package/include/throughline");
-    succeeds(Command::new("cp").arg("-r").arg(package()).arg(folder.path().join("package")));
-    std::fs::create_dir_all(&include).unwrap();
-    let from = package().join("../../crates/tracepoint/include").join(header);
-    std::fs::copy(from, include.join("tracepoint.h")).unwrap();
-    let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-index", "--no-deps"]);
-    pip.args(["--no-build-isolation", "--force-reinstall"]);
-    succeeds(pip.arg(folder.path().join("package")));
-}
-
-fn succeeds(command: &mut Command) {
-    let output = command.output().unwrap();
-    let [said, wrong] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
-    assert!(output.status.success(), "{command:?}\n{said}\n{wrong}");
-}
 
 /// The JSON of a notification, whole, and the trace that it is of.
 fn notification(record: &Kept) -> (String, String) {
@@ -82,7 +43,7 @@ fn notifications(rings: &rings::Rings) -> BTreeSet<Vec<String>> {
 
 #[test]
 fn notifications_of_threads_and_children_are_what_osprofiler_would_have_pushed() {
-    let Some(python) = python() else { return };
+    let Some(python) = driver_python() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rings.sock");
     let door = Door::bind(&path, false).unwrap();
@@ -121,8 +82,8 @@ fn notifications_of_threads_and_children_are_what_osprofiler_would_have_pushed()
 
 #[test]
 fn the_package_s_own_tests_pass() {
-    let Some(python) = python() else { return };
+    let Some(python) = driver_python() else { return };
     let mut tests = Command::new(python);
     tests.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]);
-    succeeds(tests.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(package()));
+    succeeds(tests.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(driver_package()));
 }

@@ -30,6 +30,8 @@ Examples:
   throughline profile send /var/lib/profiles/*.otlp.gz --to http://collector:4318
                                                                  send again what lies in a folder
   throughline agent --record json:/var/lib/records               what applications record by tracepoints, as lines of JSON
+  throughline agent --redis 127.0.0.1:6379 --record json:/var/lib/records
+                                                                 OSProfiler's notifications, and what its commands ask for
   throughline agent --record http://collector:4318               the same as spans and events of OpenTelemetry
   throughline agent --config /etc/throughline.toml
 
@@ -52,7 +54,7 @@ pub(crate) struct Args {
     config: Option<PathBuf>,
     /// Who takes the packets: http://HOST:PORT or https://HOST for OTLP over HTTP, grpc://HOST or grpcs://HOST for OTLP over gRPC,
     /// pyroscope+http://HOST:PORT, file:FOLDER; may be repeated. Nothing is sampled when nobody is named
-    #[arg(long, value_name = "URL", required_unless_present = "record")]
+    #[arg(long, value_name = "URL", required_unless_present_any = ["record", "redis"])]
     send: Vec<Target>,
     #[command(flatten)]
     sending: SendingArgs,

@@ -1,14 +1,15 @@
 //! Options of an agent that keeps what applications of the machine record.
 
 use std::fs::DirBuilder;
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent::Headers;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use journal::Bounds;
-use recorder::{Ledger, Recorder, Settings, Target};
+use recorder::{Ledger, Recorder, Redis, Settings, Target};
 
 use crate::command::ledger;
 use crate::outcome::complain;
@@ -22,7 +23,8 @@ pub(crate) const JOURNAL: &str = "throughline-journal";
 
 #[derive(clap::Args)]
 pub(crate) struct RecordingArgs {
-    /// Who gets what applications record by tracepoints: json:FOLDER for lines of JSON, http://HOST:PORT or https://HOST for spans and events by
+    /// Who gets what applications record by tracepoints: json:FOLDER for lines of JSON, ctf:FOLDER for chunks of the
+    /// Common Trace Format, http://HOST:PORT or https://HOST for spans and events by
     /// OTLP over HTTP; may be repeated
     #[arg(long, value_name = "URL")]
     record: Vec<Target>,
@@ -32,6 +34,16 @@ pub(crate) struct RecordingArgs {
     /// Take the records of applications of all users, and not only of this one's
     #[arg(long)]
     all_users: bool,
+    /// A port that speaks enough of Redis's protocol for OSProfiler: services with connection_string = redis://ADDR write notifications to it, and osprofiler trace show
+    /// and list ask it; such as 127.0.0.1:6379. Any other than a loopback address needs a password
+    #[arg(long, value_name = "ADDR")]
+    redis: Option<SocketAddr>,
+    /// A file with the password that clients of --redis must know; others must not be able to read it
+    #[arg(long, value_name = "FILE", requires = "redis")]
+    redis_password_file: Option<PathBuf>,
+    /// How long notifications of OSProfiler can be asked for, after all targets have them
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
+    redis_keep: Duration,
     /// Folder of records that wait and of the ledger; only one agent can have it
     #[arg(long, value_name = "DIR", default_value = JOURNAL)]
     journal: PathBuf,
@@ -41,7 +53,7 @@ pub(crate) struct RecordingArgs {
     /// Records are dropped when they wait for so long
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_duration)]
     journal_age: Duration,
-    /// The oldest files of a json: target are deleted while all together are larger
+    /// The oldest files of a json: target, and chunks of a ctf: target, are deleted while all together are larger
     #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = parse_size)]
     record_keep_size: u64,
     /// A file with headers for requests of http: and https: targets, one a line; others must not be able to read it
@@ -52,7 +64,7 @@ pub(crate) struct RecordingArgs {
 impl RecordingArgs {
     /// Whether anybody is to get records.
     pub(crate) fn is_wanted(&self) -> bool {
-        !self.record.is_empty()
+        !self.record.is_empty() || self.redis.is_some()
     }
 
     /// Begins; `machine` are attributes of all processes. Nothing when nobody is to get records.
@@ -76,12 +88,31 @@ impl RecordingArgs {
             is_open_to_all: self.all_users,
             targets: self.targets()?,
             machine: machine.to_vec(),
+            redis: self.redis()?,
         };
         let recorder = Recorder::start(settings).context("cannot record")?;
         let names: Vec<String> = self.record.iter().map(Target::to_string).collect();
         let rings = self.rings.display();
-        complain(&format!("agent: recording from {rings} to {}", names.join(", ")));
+        let names = if names.is_empty() { "the journal only".to_owned() } else { names.join(", ") };
+        complain(&format!("agent: recording from {rings} to {names}"));
+        if let Some(address) = recorder.redis_address() {
+            complain(&format!("agent: notifications of OSProfiler at redis://{address}/0"));
+        }
         Ok(Some(Recording { recorder }))
+    }
+
+    fn redis(&self) -> anyhow::Result<Option<Redis>> {
+        let Some(address) = self.redis else { return Ok(None) };
+        let password = match &self.redis_password_file {
+            Some(path) => {
+                Some(door::secret(path).with_context(|| cannot_use(path))?.trim().to_owned())
+            }
+            None if address.ip().is_loopback() => None,
+            None => bail!(
+                "--redis {address}: who may come from other machines needs a password (--redis-password-file)"
+            ),
+        };
+        Ok(Some(Redis { address, password }))
     }
 
     fn targets(&self) -> anyhow::Result<Vec<Target>> {

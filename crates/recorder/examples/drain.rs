@@ -46,8 +46,15 @@ fn main() {
     assert!(ledger.adds_up());
     let stored = ledger.stored as f64;
     let emitted: u64 = ledger.services.values().map(recorder::ServiceLedger::emitted).sum();
-    println!("stored {stored} of {emitted} in {elapsed:.2} s, CPU {cpu:.2} s ({:.2} % of one)", cpu * 100.0 / elapsed);
-    println!("{:.1} ns a record, {:.2} million records a second and core", cpu * 1e9 / stored, stored / cpu / 1e6);
+    println!(
+        "stored {stored} of {emitted} in {elapsed:.2} s, CPU {cpu:.2} s ({:.2} % of one)",
+        cpu * 100.0 / elapsed
+    );
+    println!(
+        "{:.1} ns a record, {:.2} million records a second and core",
+        cpu * 1e9 / stored,
+        stored / cpu / 1e6
+    );
 }
 
 /// User and system time of this process (`/proc/self/stat`, fields 14 and 15, in hundredths of a second).
@@ -67,7 +74,8 @@ fn write(socket: &str, records: u64, per_second: u64) {
             for number in 0..records / THREADS {
                 tracepoint!("tick", number: u64 = number, other: u64 = number);
                 if per_second > 0 && number % 100 == 0 {
-                    let due = Duration::from_secs_f64((number * THREADS) as f64 / per_second as f64);
+                    let due =
+                        Duration::from_secs_f64((number * THREADS) as f64 / per_second as f64);
                     std::thread::sleep(due.saturating_sub(begin.elapsed()));
                 }
             }

@@ -29,7 +29,7 @@ const READ: usize = 1 << 20;
 /// Between turns.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(50);
-/// Applications look for an agent every two seconds.
+/// Applications look for an agent every two seconds, and say who they are at once.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the thread shares with others.
@@ -50,7 +50,8 @@ pub(crate) struct Shared {
 pub(crate) struct Intake {
     shared: Arc<Shared>,
     door: Door,
-    waiting: Vec<Connection>,
+    /// Those that have not said anything yet, and since when.
+    waiting: Vec<(Connection, Instant)>,
     applications: Vec<Application>,
     /// Those that were there when this program began, and have not come again.
     awaited: Vec<Process>,
@@ -114,7 +115,7 @@ impl Intake {
         if self.applications.len() < MAX_PROCESSES {
             wanted.push(PollFd::new(&self.door, PollFlags::IN));
         }
-        wanted.extend(self.waiting.iter().map(|it| PollFd::new(it, PollFlags::IN)));
+        wanted.extend(self.waiting.iter().map(|(it, _)| PollFd::new(it, PollFlags::IN)));
         let hung_up = self.applications.iter().filter(|_| !self.is_failing);
         wanted.extend(hung_up.map(|it| PollFd::new(&it.connection, PollFlags::IN)));
         let nanos = self.pause.subsec_nanos().into();
@@ -128,7 +129,7 @@ impl Intake {
     fn let_in(&mut self) {
         while self.applications.len() + self.waiting.len() < MAX_PROCESSES {
             match self.door.accept() {
-                Ok(Some(connection)) => self.waiting.push(connection),
+                Ok(Some(connection)) => self.waiting.push((connection, Instant::now())),
                 Ok(None) => break,
                 Err(error) => {
                     self.shared.trouble("accept", &error.to_string());
@@ -136,9 +137,13 @@ impl Intake {
                 }
             }
         }
-        for connection in std::mem::take(&mut self.waiting) {
+        for (connection, since) in std::mem::take(&mut self.waiting) {
             match connection.memory_file() {
-                Ok(None) => self.waiting.push(connection),
+                // Who says nothing takes nobody's place for ever.
+                Ok(None) if since.elapsed() >= PATIENCE => {
+                    self.shared.trouble("greeting", "nothing was said");
+                }
+                Ok(None) => self.waiting.push((connection, since)),
                 Ok(Some(file)) => match Application::new(connection, &file) {
                     Ok(application) => self.applications.push(application),
                     Err(error) => self.shared.trouble("memory_file", &error.to_string()),

@@ -7,6 +7,7 @@
 )]
 
 mod ctf;
+mod hostile;
 mod json;
 mod killed;
 mod osprofiler;

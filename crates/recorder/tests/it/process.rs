@@ -75,6 +75,7 @@ fn process() {
         "spans" => spans(),
         "unfinished" => unfinished(),
         "flight" => flight(),
+        "liar" => lie(),
         role => panic!("{role}"),
     }
 }
@@ -167,6 +168,34 @@ fn unfinished() {
     event!("last");
     say_ready();
     wait_for_input();
+}
+
+/// Two threads write; then the first one's ring says that more is published than it holds.
+fn lie() {
+    let options = Options { ring_len: 16 << 10, rings: 4, ..Options::default() };
+    assert!(tracepoint::start(options));
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let first = std::thread::spawn(move || {
+        write_tick(0, 0);
+        say_ready();
+        assert!(wait.recv().is_err());
+    });
+    wait_for_input();
+    let files = std::fs::read_dir("/proc/self/fd").unwrap().map(|it| it.unwrap().path());
+    let is_ours = |path: &std::path::PathBuf| {
+        std::fs::read_link(path).is_ok_and(|link| link.to_string_lossy().contains("memfd:"))
+    };
+    let path = files.into_iter().find(is_ours).unwrap();
+    let memory = OpenOptions::new().write(true).open(path).unwrap();
+    // The head of the first place (`docs/formats/rings.md`).
+    memory.write_all_at(&(1_u64 << 40).to_ne_bytes(), 4096 + 64).unwrap();
+    std::thread::spawn(|| (0..TICKS.min(100)).for_each(|number| write_tick(1, number)))
+        .join()
+        .unwrap();
+    say_ready();
+    wait_for_input();
+    drop(go_on);
+    first.join().unwrap();
 }
 
 fn flight() {

@@ -323,47 +323,37 @@ impl Assembler {
         self.order.remove(&partial.order);
         let Partial { began, ended, attributes, mut events, dropped_events, records, .. } = partial;
         events.sort_by_key(|event| event.time);
-        let times = events.iter().map(|event| event.time);
-        let (first, last) = (times.clone().min(), times.max());
+        let seen = events.iter().map(|event| event.time);
+        let (began_at, ended_at) =
+            (began.as_ref().map(|it| it.time), ended.as_ref().map(|it| it.time));
+        let all = seen.chain(began_at).chain(ended_at);
+        let soft = |time: Option<Timestamp>| Bound::Soft(time.unwrap_or(Timestamp::MIN));
+        let begin = began_at.map_or_else(|| soft(all.clone().min()), Bound::Hard);
+        let end = ended_at.map_or_else(|| soft(all.clone().max()), Bound::Hard);
+        let status = ended.as_ref().and_then(|it| Status::from_code(it.status)).unwrap_or_default();
+        let parent_id = began.as_ref().map_or(0, |it| it.parent_id);
+        let of_begin = began.map(|it| (it.source, it.name, it.target));
+        let known = of_begin.or_else(|| ended.map(|it| (it.source, it.name, it.target)));
+        let Some((source, name, target)) = known else {
+            // Events of a span of which neither end is known.
+            self.events.extend(events);
+            return;
+        };
         let (trace_id, span_id) = key;
-        let span = match (began, ended) {
-            (None, None) => {
-                self.events.extend(events);
-                return;
-            }
-            (Some(began), ended) => Span {
-                begin: Bound::Hard(began.time),
-                end: match &ended {
-                    Some(ended) => Bound::Hard(ended.time),
-                    None => Bound::Soft(last.unwrap_or(began.time).max(began.time)),
-                },
-                status: ended.and_then(|it| Status::from_code(it.status)).unwrap_or_default(),
-                source: began.source,
-                parent_id: began.parent_id,
-                name: began.name,
-                target: began.target,
-                trace_id,
-                span_id,
-                attributes,
-                events,
-                dropped_events,
-                records,
-            },
-            (None, Some(ended)) => Span {
-                begin: Bound::Soft(first.unwrap_or(ended.time).min(ended.time)),
-                end: Bound::Hard(ended.time),
-                status: Status::from_code(ended.status).unwrap_or_default(),
-                source: ended.source,
-                parent_id: 0,
-                name: ended.name,
-                target: ended.target,
-                trace_id,
-                span_id,
-                attributes,
-                events,
-                dropped_events,
-                records,
-            },
+        let span = Span {
+            source,
+            trace_id,
+            span_id,
+            parent_id,
+            name,
+            target,
+            begin,
+            end,
+            status,
+            attributes,
+            events,
+            dropped_events,
+            records,
         };
         self.spans.push(span);
     }

@@ -3,6 +3,12 @@
 
 use prost::{Message, Oneof};
 
+/// Statuses of HTTP after which the same request may be sent again; after no other (OTLP specification, "Failures").
+#[must_use]
+pub const fn may_be_repeated(status: u16) -> bool {
+    matches!(status, 429 | 502 | 503 | 504)
+}
+
 /// A value of an attribute.
 #[derive(Clone, PartialEq, Message)]
 pub struct AnyValue {

@@ -19,9 +19,10 @@ use percent_encoding::percent_decode_str;
 use profile::{Limits, ungzip};
 use prost::Message;
 use webclient::{Answer, Client, Headers, PRODUCT, exchange, shown};
+use wire::otlp::may_be_repeated;
 
 use super::Attempt;
-use super::http::{delivered, may_be_repeated};
+use super::http::delivered;
 
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
@@ -158,7 +159,7 @@ fn judge(answer: &Answer) -> Attempt {
         // From something between, that speaks no gRPC.
         let why = answer.status.to_string();
         let is_cut = answer.status == StatusCode::OK;
-        return match is_cut || may_be_repeated(answer.status) {
+        return match is_cut || may_be_repeated(answer.status.as_u16()) {
             true => Attempt::Again { after: None, why },
             false => Attempt::Refused { why },
         };

@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
 use prost::Message;
 use webclient::{Answer, Client, Headers, PRODUCT, exchange, retry_after, shown};
+use wire::otlp::may_be_repeated;
 
 use super::Attempt;
 
@@ -75,7 +76,7 @@ fn judge(answer: &Answer) -> Attempt {
         _ => shown(&answer.body),
     };
     let why = if said.is_empty() { status.to_string() } else { format!("{status}: {said}") };
-    if may_be_repeated(status) {
+    if may_be_repeated(status.as_u16()) {
         Attempt::Again { after: retry_after(&answer.headers), why }
     } else {
         Attempt::Refused { why }
@@ -92,17 +93,6 @@ pub(super) fn delivered(answer: &[u8]) -> Attempt {
     }
     let rejected_profiles = u64::try_from(partial.rejected_profiles).unwrap_or(0);
     Attempt::Delivered { rejected_profiles }
-}
-
-/// Statuses after which the same request may be sent again; after no other.
-pub(super) const fn may_be_repeated(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::BAD_GATEWAY
-            | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT
-    )
 }
 
 #[cfg(test)]
@@ -123,7 +113,7 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
         let headers: HeaderMap = headers.collect();
-        let status = StatusCode::from_u16(status).unwrap();
+        let status = http::StatusCode::from_u16(status).unwrap();
         let body = Bytes::from_static(body);
         judge(&Answer { status, headers, body, trailers: HeaderMap::new() })
     }

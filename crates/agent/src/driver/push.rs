@@ -14,9 +14,9 @@ use profile::view::pprof_of_series;
 use profile::{DecodeError, Limits, Request, keys, ungzip};
 use prost::Message;
 use webclient::{Answer, Client, Headers, PRODUCT, exchange, retry_after, shown};
+use wire::otlp::may_be_repeated;
 
 use super::Attempt;
-use super::http::may_be_repeated;
 
 /// Labels that Pyroscope takes of one series unless it is told otherwise, and bytes of a name and a value.
 const MAX_LABELS: usize = 30;
@@ -101,7 +101,7 @@ fn judge(answer: &Answer) -> Attempt {
         return Attempt::Delivered { rejected_profiles: 0 };
     }
     let why = format!("{status}: {}", shown(&answer.body));
-    match may_be_repeated(status) {
+    match may_be_repeated(status.as_u16()) {
         true => Attempt::Again { after: retry_after(&answer.headers), why },
         false => Attempt::Refused { why },
     }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
 use journal::Entry;
 use prost::Message;
@@ -21,6 +21,7 @@ use records::{
 };
 use tokio::runtime::Runtime;
 use webclient::{Answer, Client, Headers, PRODUCT, Version, exchange, retry_after, shown};
+use wire::otlp::may_be_repeated;
 
 use super::points::Points;
 use super::{Driver, Outcome};
@@ -252,11 +253,9 @@ fn judge(answer: &Answer) -> Said {
         return Said::Taken { rejected: partial.rejected.try_into().unwrap_or(0) };
     }
     let why = format!("{status}: {}", shown(&answer.body));
-    match status {
-        StatusCode::TOO_MANY_REQUESTS
-        | StatusCode::BAD_GATEWAY
-        | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::GATEWAY_TIMEOUT => Said::Again(retry_after(&answer.headers), why),
-        _ => Said::Never(why),
+    if may_be_repeated(status.as_u16()) {
+        Said::Again(retry_after(&answer.headers), why)
+    } else {
+        Said::Never(why)
     }
 }

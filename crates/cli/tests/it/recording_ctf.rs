@@ -74,7 +74,7 @@ fn phases(folders: &[PathBuf]) -> Value {
     serde_json::from_str(stdout(&output)).unwrap()
 }
 
-/// Requests and phases are those of the application. Gives how long its requests waited in phases that do.
+/// Requests and phases are those of the application.
 fn are_those_of_the_application(answer: &Value) {
     assert_eq!(answer["requests"]["complete"], REQUESTS, "{answer}");
     assert_eq!(answer["loss"]["events_discarded"], 0, "{answer}");
@@ -132,10 +132,9 @@ fn chunks_of_an_agent_are_opened_by_analyses() {
     let answer = phases(&[at("chunks"), at("kernel")]);
     are_those_of_the_application(&answer);
     for request in answer["request_list"].as_array().unwrap() {
-        // The kernel says what its thread did meanwhile: one clock, one host.
-        assert_eq!(request["unknown_ns"], 0, "{request}");
-        let slept = request["blocked_ns"].as_object().unwrap().values();
-        let slept: u64 = slept.map(|ns| ns.as_u64().unwrap()).sum();
-        assert!(slept >= 4_000_000, "{request}");
+        // One clock, one host, one thread: the kernel says that it slept. From an event of an application that does not say its CPU to the next of the
+        // kernel it is not known that it runs, so that some time stays unknown.
+        let slept_ns = request["blocked_ns"]["timer"].as_u64().unwrap();
+        assert!(slept_ns >= 4_000_000, "{request}");
     }
 }

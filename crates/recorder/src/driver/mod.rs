@@ -1,7 +1,7 @@
 //! Drivers: who gets records, each on a thread and at a place in the journal of its own.
 //!
 //! A driver takes entries in order. What it took is acknowledged, and comes again only to a driver that was killed before it could note that it
-//! has it. What every driver promises is tried by one suite (`tests/it/drivers.rs`).
+//! has it: `tests/it/killed.rs` tries that.
 
 mod ctf;
 mod json;

@@ -5,22 +5,25 @@ use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
+use crate::kept::Kept;
 use crate::layout::{
     DROP_PLACES, DropReason, Header, MAGIC, Mode, RingHeader, RingState, SERVICE_LEN, Shape,
     VERSION,
 };
 use crate::options::{self, Options};
-use crate::{clock, context, keeper, ring, sampling};
+use crate::{clock, context, keeper, ring, sampling, site};
 
 /// The arena of this process, once a thread has needed it. Never given back: threads may write to the last.
 static ARENA: AtomicPtr<Arena> = AtomicPtr::new(ptr::null_mut());
 /// A [`Making`].
 static MAKING: AtomicU32 = AtomicU32::new(Making::NotYet as u32);
+/// Held by who makes it.
+static IN_HAND: Kept<()> = Kept::none();
 /// Records that were dropped before there was an arena, for its header.
 static EARLY: [AtomicU64; DROP_PLACES] = [const { AtomicU64::new(0) }; DROP_PLACES];
 
@@ -28,10 +31,9 @@ static EARLY: [AtomicU64; DROP_PLACES] = [const { AtomicU64::new(0) }; DROP_PLAC
 #[repr(u32)]
 enum Making {
     NotYet = 0,
-    InHand = 1,
-    Done = 2,
-    Failed = 3,
-    Unwanted = 4,
+    Done = 1,
+    Failed = 2,
+    Unwanted = 3,
 }
 
 /// A mapped memory file.
@@ -65,19 +67,19 @@ pub(crate) fn get() -> Option<&'static Arena> {
         if let Some(arena) = unsafe { ARENA.load(Ordering::Acquire).as_ref() } {
             return Some(arena);
         }
-        let before = Making::NotYet as u32;
-        let took = MAKING.compare_exchange(
-            before,
-            Making::InHand as u32,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        match took {
-            Ok(_) => make(),
+        let making = MAKING.load(Ordering::Acquire);
+        if making == Making::Failed as u32 || making == Making::Unwanted as u32 {
+            return None;
+        }
+        // First of all: what another thread has begun does not go on in a child.
+        notice_forks();
+        match IN_HAND.try_hold() {
+            Some(_held) if MAKING.load(Ordering::Acquire) == Making::NotYet as u32 => make(),
+            Some(_held) => {}
+            // A signal handler: what it came between would not go on.
+            None if IN_HAND.is_held_here() => return None,
             // Some ten microseconds, once in the life of a process.
-            Err(state) if state == Making::InHand as u32 => std::thread::yield_now(),
-            Err(state) if state == Making::Done as u32 => {}
-            Err(_) => return None,
+            None => std::thread::yield_now(),
         }
     }
 }
@@ -104,14 +106,20 @@ fn make() {
         return;
     };
     let arena: &'static Arena = Box::leak(Box::new(arena));
-    static AT_FORK: std::sync::Once = std::sync::Once::new();
-    AT_FORK.call_once(|| {
-        // SAFETY: the handler touches atomics and thread-locals without destructors only.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    });
     ARENA.store(ptr::from_ref(arena).cast_mut(), Ordering::Release);
     MAKING.store(Making::Done as u32, Ordering::Release);
     keeper::start(arena, options.socket);
+}
+
+/// From now on [`in_child`] runs in each child. Waits for nobody, so that a fork meanwhile leaves nobody waiting: of threads that do this at once each does it,
+/// and what runs twice does no harm.
+fn notice_forks() {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    if !IS_DONE.load(Ordering::Acquire) {
+        // SAFETY: the handler touches atomics, thread-locals without destructors and a descriptor only.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        IS_DONE.store(true, Ordering::Release);
+    }
 }
 
 /// A child has rings of its own: those of its parent go on being the parent's.
@@ -119,7 +127,10 @@ extern "C" fn in_child() {
     ring::forget();
     context::forget_ids();
     keeper::forget();
+    options::in_child();
+    site::in_child();
     ARENA.store(ptr::null_mut(), Ordering::Release);
+    IN_HAND.take_back();
     if MAKING.load(Ordering::Acquire) != Making::Unwanted as u32 {
         MAKING.store(Making::NotYet as u32, Ordering::Release);
     }

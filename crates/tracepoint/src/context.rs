@@ -167,7 +167,7 @@ fn new_id() -> u64 {
 /// Once in the life of a thread.
 #[cold]
 fn seed() -> [u64; 2] {
-    // A fork is noticed from now on.
+    // A fork is noticed from now on, and it is known which traces are written.
     arena::get();
     let mut bytes = [0; 16];
     let filled = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::NONBLOCK);

@@ -11,7 +11,8 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, Ordering};
 use std::time::Duration;
 
 use rustix::net::{
@@ -47,14 +48,53 @@ pub fn greeting() -> [u8; 12] {
 /// The connection, for a child to close; -1 when there is none.
 static CONNECTION: AtomicI32 = AtomicI32::new(-1);
 
+/// Where the first look for an agent is.
+static FIRST_LOOK: AtomicU8 = AtomicU8::new(NOT_YET);
+const NOT_YET: u8 = 0;
+const LOOKING: u8 = 1;
+const LOOKED: u8 = 2;
+/// A process that ends waits no longer for the thread that looks.
+const LAST_PATIENCE: Duration = Duration::from_millis(100);
+
+/// What a process that ends before the thread has looked for an agent hands over then. Never given back.
+static AT_EXIT: AtomicPtr<(&'static Arena, PathBuf)> = AtomicPtr::new(ptr::null_mut());
+
 /// Starts the thread. Without it records stay in the rings.
 pub(crate) fn start(arena: &'static Arena, socket: PathBuf) {
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    FIRST_LOOK.store(NOT_YET, Ordering::Release);
+    AT_EXIT.store(Box::into_raw(Box::new((arena, socket.clone()))), Ordering::Release);
+    // A child has what its parent registered.
+    if !REGISTERED.swap(true, Ordering::AcqRel) {
+        // SAFETY: the function touches nothing that the end of a process takes away. Without it short processes lose something.
+        unsafe { libc::atexit(hand_over_at_exit) };
+    }
     let thread = std::thread::Builder::new().name("tracepoints".to_owned()).stack_size(STACK_BYTES);
     without_signals(|| drop(thread.spawn(move || keep(arena, &socket))));
 }
 
+/// A process may end before its thread has run at all: then its memory file is handed over here. The agent has it from the kernel when the process is gone.
+extern "C" fn hand_over_at_exit() {
+    // SAFETY: null, or of a box that is never given back.
+    let Some((arena, socket)) = (unsafe { AT_EXIT.load(Ordering::Acquire).as_ref() }) else {
+        return;
+    };
+    match FIRST_LOOK.compare_exchange(NOT_YET, LOOKING, Ordering::AcqRel, Ordering::Acquire) {
+        // The connection stays for as long as the process does.
+        Ok(_) => std::mem::forget(introduce(arena, socket)),
+        Err(LOOKING) => {
+            let begin = std::time::Instant::now();
+            while FIRST_LOOK.load(Ordering::Acquire) == LOOKING && begin.elapsed() < LAST_PATIENCE {
+                std::thread::yield_now();
+            }
+        }
+        Err(_) => {}
+    }
+}
+
 /// A child of this process is not the one that the agent knows.
 pub(crate) fn forget() {
+    AT_EXIT.store(ptr::null_mut(), Ordering::Release);
     let connection = CONNECTION.swap(-1, Ordering::AcqRel);
     if connection >= 0 {
         // SAFETY: it is the keeper's, which the child does not have.
@@ -77,8 +117,14 @@ fn without_signals(act: impl FnOnce()) {
 
 fn keep(arena: &Arena, socket: &Path) {
     let mut pause = FIRST_PAUSE;
+    if FIRST_LOOK.swap(LOOKING, Ordering::AcqRel) == LOOKING {
+        // The process is ending, and hands over itself.
+        return;
+    }
     loop {
-        if let Ok(connection) = introduce(arena, socket) {
+        let introduced = introduce(arena, socket);
+        FIRST_LOOK.store(LOOKED, Ordering::Release);
+        if let Ok(connection) = introduced {
             pause = FIRST_PAUSE;
             CONNECTION.store(connection.as_raw_fd(), Ordering::Release);
             heed(&connection);

@@ -32,6 +32,7 @@ mod clock;
 mod context;
 mod field;
 mod keeper;
+mod kept;
 #[cfg(feature = "tracing")]
 mod layer;
 pub mod layout;

@@ -1,9 +1,9 @@
 //! How a process's rings are, and who reads them.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 use crate::Sampling;
+use crate::kept::Kept;
 use crate::layout::{MAX_RINGS, Mode, RING_HEADER_LEN, RING_LEN, SERVICE_LEN, SITES_LEN, Shape};
 
 /// Where the agent of this machine listens unless it is said otherwise.
@@ -87,15 +87,20 @@ impl Default for Options {
 }
 
 /// What was asked for before the first record.
-static ASKED: Mutex<Option<Options>> = Mutex::new(None);
+static ASKED: Kept<Options> = Kept::none();
 
 pub(crate) fn ask(options: Options) {
-    *ASKED.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(options);
+    ASKED.hold().set(options);
 }
 
+/// Waits for nobody: while somebody asks, what the environment says holds.
 pub(crate) fn get() -> Options {
-    // Nobody else holds it for long; a child that was forked meanwhile goes by the environment.
-    ASKED.try_lock().ok().and_then(|asked| asked.clone()).unwrap_or_default()
+    ASKED.try_hold().and_then(|asked| asked.get().cloned()).unwrap_or_default()
+}
+
+/// Who was asking is not in the child. What was asked is whole.
+pub(crate) fn in_child() {
+    ASKED.take_back();
 }
 
 impl Options {

@@ -6,7 +6,8 @@
 //!                                    ▼
 //!      prepare: take a ring, number and describe the site, fill up the block, look at the tail ─▶ or drop and count
 //! ```
-//! The limit is the nearest position at which something else than writing has to be done: the end of the block, or of what was read.
+//! The limit is the nearest position at which something else than writing has to be done: the end of the block, or of what was read, or as
+//! far as the longest record reaches.
 //! It is 0 while a record is being written, so that a signal handler that writes one too finds out in the same comparison.
 #![expect(unsafe_code, reason = "memory that an agent reads, written without a lock")]
 
@@ -299,7 +300,9 @@ impl Local {
             self.tell(place, counts);
         }
         let end_of_block = begin - begin % block + block;
-        Some((number, end_of_block.min(readable_to)))
+        // What is longer than a record may be comes here as what finds no room does.
+        let longest = self.position.get() + MAX_RECORD_WORDS * 8;
+        Some((number, end_of_block.min(readable_to).min(longest)))
     }
 
     fn enter_block(&self, place: Place, begin: u64) {

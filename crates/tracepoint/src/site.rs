@@ -1,9 +1,9 @@
 //! Call sites: what their records are, and whether they are wanted.
 
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
+use crate::kept::{Held, Kept};
 use crate::layout::{FieldType, MAX_DESCRIPTION_LEN, MAX_SITES, Severity, SiteKind};
 
 /// A call site. [`tracepoint!`](crate::tracepoint) makes a static of each.
@@ -45,7 +45,8 @@ const NONE_LEFT: u32 = u32::MAX - 1;
 static NUMBERED: AtomicU32 = AtomicU32::new(0);
 /// The site that was registered last.
 static LAST: AtomicPtr<Site> = AtomicPtr::new(ptr::null_mut());
-static RULES: Mutex<Rules> = Mutex::new(Rules(Vec::new()));
+/// None: all sites are on.
+static RULES: Kept<Rules> = Kept::none();
 /// Sites were registered that nobody has judged.
 static IS_UNJUDGED: AtomicBool = AtomicBool::new(false);
 
@@ -234,24 +235,41 @@ impl Filling<'_> {
 
 /// Goes by other rules from now on.
 pub(crate) fn obey(rules: Rules) {
-    {
-        let mut held = RULES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *held = rules;
-        each(|site| site.set(held.is_on(site.name)));
-    }
+    let mut held = RULES.hold();
+    held.set(rules);
+    judge_all(&held);
+    drop(held);
     // Those that were registered meanwhile.
     judge();
+}
+
+/// Who held the rules is not in the child, and may have judged some of the sites only.
+pub(crate) fn in_child() {
+    if RULES.take_back() {
+        if let Some(held) = RULES.try_hold() {
+            judge_all(&held);
+        }
+        judge();
+    }
+}
+
+fn judge_all(rules: &Held<'_, Rules>) {
+    each(|site| site.set(is_on(rules, site.name)));
+}
+
+fn is_on(rules: &Held<'_, Rules>, name: &str) -> bool {
+    rules.get().is_none_or(|rules| rules.is_on(name))
 }
 
 /// Asks the rules about sites that nobody has asked about. Waits for nobody: who holds the rules looks again.
 fn judge() {
     IS_UNJUDGED.store(true, Ordering::SeqCst);
     while IS_UNJUDGED.load(Ordering::SeqCst) {
-        let Ok(rules) = RULES.try_lock() else { return };
+        let Some(rules) = RULES.try_hold() else { return };
         IS_UNJUDGED.store(false, Ordering::SeqCst);
         each(|site| {
             if !site.is_judged.swap(true, Ordering::Relaxed) {
-                site.set(rules.is_on(site.name));
+                site.set(is_on(&rules, site.name));
             }
         });
     }

@@ -22,9 +22,12 @@ fn app() {
     match &*role {
         "threads" => threads(),
         "types" => types(),
+        "brief" => tracepoint!("brief", number: u64 = 7),
         "full" => full(),
+        "longest" => longest(),
         "many" => many(),
         "fork" => fork(),
+        "fork_storm" => fork_storm(),
         "signals" => signals(),
         "rules" => rules(),
         "killed" => write_until_killed(),
@@ -100,6 +103,45 @@ fn full() {
     wait_for_input();
 }
 
+/// Records of 63 texts of 8,192 bytes and another one, and of one text more in a span.
+macro_rules! record_of_texts {
+    ($write:ident, $long:expr, $last:expr; $($name:ident)*) => {
+        $write!("longest", $($name: str = $long,)* last: str = $last)
+    };
+}
+
+fn write_longest(long: &str, last: &str) {
+    record_of_texts!(tracepoint, long, last;
+        a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 b0 b1 b2 b3 b4 b5 b6 b7 b8 b9 c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 d0 d1
+        d2 d3 d4 d5 d6 d7 d8 d9 e0 e1 e2 e3 e4 e5 e6 e7 e8 e9 f0 f1 f2 f3 f4 f5 f6 f7 f8 f9 g0 g1 g2
+    );
+}
+
+fn write_longest_in_span(long: &str, last: &str) {
+    record_of_texts!(event, long, last;
+        a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 b0 b1 b2 b3 b4 b5 b6 b7 b8 b9 c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 d0 d1
+        d2 d3 d4 d5 d6 d7 d8 d9 e0 e1 e2 e3 e4 e5 e6 e7 e8 e9 f0 f1 f2 f3 f4 f5 f6 f7 f8 f9 g0 g1 g2
+    );
+}
+
+/// Records of as many words as may be, and of one more, in a ring whose blocks are longer.
+fn longest() {
+    use tracepoint::layout::{MAX_RECORD_WORDS, MAX_VALUE_LEN};
+    let tick = |number| tracepoint!("tick", thread: u64 = 0, number: u64 = number, mixed: u64 = mixed(number));
+    let long = "x".repeat(MAX_VALUE_LEN);
+    // Of the record: two words, 63 texts, and the length of the last.
+    let left = MAX_RECORD_WORDS as usize - 2 - 63 * (1 + MAX_VALUE_LEN / 8) - 1;
+    tick(0);
+    for (write, span_words) in [(write_longest as fn(&str, &str), 0), (write_longest_in_span, 3)] {
+        let last = "x".repeat((left - span_words) * 8 + 1);
+        write(&long, &last[1..]);
+        write(&long, &last);
+    }
+    tick(1);
+    say("written");
+    wait_for_input();
+}
+
 /// Many threads one after the other, and more at a time than there are rings for.
 fn many() {
     for thread in 0..50u64 {
@@ -134,6 +176,61 @@ fn fork() {
     unsafe {
         libc::waitpid(child, &raw mut status, 0)
     };
+}
+
+/// Children of [`fork_storm`].
+pub(crate) const CHILDREN: u64 = 50;
+/// So many call sites that rules are being obeyed most of the time when they are told all the time.
+const STORM_SITES: usize = 1000;
+/// No child takes longer.
+const CHILD_SECONDS: u32 = 60;
+
+/// Forks while the keeper obeys rules and another thread asks for options: each child asks too, and waits until it was told rules.
+fn fork_storm() {
+    let sites: &[Site] = Vec::leak((0..STORM_SITES).map(|_| storm_site("storm.site")).collect());
+    static OFF_AT_LAST: Site = storm_site("storm.off");
+    sites.iter().for_each(|site| tracepoint::write(site, &()));
+    let options = Options::default();
+    let asked = options.clone();
+    std::thread::spawn(move || {
+        loop {
+            tracepoint::start(asked.clone());
+        }
+    });
+    say("begun");
+    for _ in 0..CHILDREN {
+        // SAFETY: the child starts what a child has of its own, and leaves without going back.
+        #[expect(unsafe_code, reason = "a child that is not another program")]
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: the signal ends a child that waits for ever.
+            #[expect(unsafe_code, reason = "a child that is not another program")]
+            unsafe {
+                libc::alarm(CHILD_SECONDS)
+            };
+            assert!(tracepoint::start(options.clone()));
+            tracepoint::write(&OFF_AT_LAST, &());
+            while OFF_AT_LAST.is_on() {
+                std::thread::yield_now();
+            }
+            // SAFETY: nothing is left to do.
+            #[expect(unsafe_code, reason = "a child that is not another program")]
+            unsafe {
+                libc::_exit(0)
+            };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child of this process.
+        #[expect(unsafe_code, reason = "no safe wrapper is at hand")]
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!((waited, status), (child, 0), "a child waited for ever");
+    }
+    say("all have left");
+    wait_for_input();
+}
+
+const fn storm_site(name: &'static str) -> Site {
+    Site::new(tracepoint::layout::SiteKind::Event, name, module_path!(), (file!(), line!()), &[])
 }
 
 const SIGNALS: u64 = 300;

@@ -124,20 +124,6 @@ fn records_of_c_say_what_their_fields_are_and_are_there_whole_or_not_at_all() {
 }
 
 #[test]
-fn the_longest_record_of_c_is_whole_and_a_longer_one_is_counted_where_a_block_would_take_it() {
-    let (_folder, door, path) = door();
-    let mut app = Language::C.start("longest", &path, &[("TRACEPOINTS_RING_BYTES", "16777216")]);
-    let (_connection, rings) = comes(&door);
-    app.hears("written");
-    let mut ring = rings.ring(0).unwrap().unwrap();
-    let records = drain(&rings, &mut ring, 1 << 30).records;
-    let lens: Vec<_> = records.iter().map(|it| (&*it.name, it.values.len())).collect();
-    assert_eq!(lens, [("tick", 3), ("longest", 1 + (65_533 - 3) / 2), ("tick", 3)]);
-    assert_eq!(rings.dropped_in(&ring)[DropReason::TooLong as usize], 1);
-    app.ends();
-}
-
-#[test]
 fn a_child_of_a_program_in_c_has_ids_of_its_own() {
     let (_folder, _door, path) = door();
     for language in IN_C {

@@ -55,6 +55,10 @@ impl App {
         assert!(self.child.wait().unwrap().success());
     }
 
+    pub(crate) fn ends_by_itself(mut self) {
+        assert!(self.child.wait().unwrap().success());
+    }
+
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -128,6 +128,42 @@ fn check_full(language: Language) {
 }
 
 #[test]
+fn the_longest_record_is_whole_and_a_longer_one_is_counted_where_a_block_would_take_it() {
+    let (_folder, door, path) = door();
+    for language in Language::ALL {
+        let mut app = language.start("longest", &path, &[("TRACEPOINTS_RING_BYTES", "16777216")]);
+        let (_connection, rings) = comes(&door);
+        app.hears("written");
+        let mut ring = rings.ring(0).unwrap().unwrap();
+        let records = drain(&rings, &mut ring, 1 << 30).records;
+        let lens: Vec<_> = records.iter().map(|it| (&*it.name, it.values.len())).collect();
+        let (longest, too_long) = match language {
+            Language::Rust => (&[("longest", 64), ("longest", 64)][..], 2),
+            Language::C | Language::Cxx => (&[("longest", 1 + (65_533 - 3) / 2)][..], 1),
+        };
+        assert_eq!(lens, [&[("tick", 3)], longest, &[("tick", 3)]].concat());
+        assert_eq!(rings.dropped_in(&ring)[DropReason::TooLong as usize], too_long);
+        app.ends();
+    }
+}
+
+#[test]
+fn a_process_that_ends_at_once_leaves_its_records_to_who_comes_to_the_door_later() {
+    let (_folder, door, path) = door();
+    for language in Language::ALL {
+        let apps: Vec<_> = (0..20).map(|_| language.start("brief", &path, &[])).collect();
+        apps.into_iter().for_each(crate::peer::App::ends_by_itself);
+        for _ in 0..20 {
+            let connection = door.accept().unwrap().unwrap();
+            let rings = rings::Rings::open(connection.memory_file().unwrap().unwrap()).unwrap();
+            assert!(connection.is_over());
+            let [read] = &drain_all(&rings)[..] else { panic!() };
+            assert_eq!((&*read.records[0].name, read.records[0].unsigned(0)), ("brief", 7));
+        }
+    }
+}
+
+#[test]
 fn a_flight_recorder_keeps_the_newest_records_and_the_others_are_counted() {
     Language::ALL.into_iter().for_each(check_flight_recorder);
 }
@@ -229,6 +265,44 @@ fn check_fork(language: Language) {
     wait_for("what the parent wrote after the fork", || {
         seen.extend(numbers(&parent, "parent"));
         (seen == [1, 2]).then_some(())
+    });
+    app.ends();
+}
+
+/// A lock that its holder left behind would have a child wait for ever.
+#[test]
+fn children_that_are_forked_while_rules_are_told_are_told_rules_too() {
+    Language::ALL.into_iter().for_each(check_fork_storm);
+}
+
+fn check_fork_storm(language: Language) {
+    let (_folder, door, path) = door();
+    let mut app = language.start("fork_storm", &path, &[("TRACEPOINTS_RINGS", "4")]);
+    let parents_pid = app.child.id();
+    std::thread::scope(|scope| {
+        let has_ended = scope.spawn(|| app.hears("all have left"));
+        // Long to compare, and of no call site.
+        let none: String = (0..256).map(|number| format!("-storm.site.{number}\n")).collect();
+        let mut parent = None;
+        let mut children = Vec::new();
+        while !has_ended.is_finished() {
+            if let Some(connection) = door.accept().unwrap() {
+                wait_for("its file", || connection.memory_file().unwrap());
+                match connection.pid == parents_pid {
+                    true => parent = Some(connection),
+                    false => children.push((connection, false)),
+                }
+            }
+            // Who does not take them now is told when all have come round.
+            if let Some(parent) = &parent {
+                parent.tell_rules(&none).ok();
+            }
+            for (child, is_told) in children.iter_mut().filter(|(_, is_told)| !is_told) {
+                *is_told = child.tell_rules("-storm.off\n").is_ok();
+            }
+            children.retain(|(child, _)| !child.is_over());
+        }
+        assert!(parent.is_some());
     });
     app.ends();
 }

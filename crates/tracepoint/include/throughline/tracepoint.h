@@ -720,7 +720,7 @@ struct tp_arena_ {
 	char socket[sizeof(((tp_options *)0)->socket)];
 };
 
-enum { TP_NOT_YET_ = 0, TP_IN_HAND_ = 1, TP_DONE_ = 2, TP_FAILED_ = 3, TP_UNWANTED_ = 4 };
+enum { TP_NOT_YET_ = 0, TP_DONE_ = 1, TP_FAILED_ = 2, TP_UNWANTED_ = 3 };
 enum { TP_WITHOUT_ = 0, TP_WRITES_ = 1, TP_PREPARES_ = 2, TP_OVER_ = 3 };
 
 /* Words of a record that tells what was dropped. */
@@ -742,6 +742,8 @@ static __thread uint64_t tp_ids_[2];
 uint32_t tp_clock_;
 static struct tp_arena_ *tp_arena_;
 static uint32_t tp_making_;
+/* Who holds a lock: the address of a thread's tp_local_, which is the same in a child; null: nobody. */
+static void *tp_maker_;
 /* Records that were dropped before there was an arena, for its header. */
 static uint64_t tp_early_[TP_DROP_PLACES];
 static pthread_key_t tp_end_key_;
@@ -749,8 +751,11 @@ static bool tp_has_end_key_;
 static pthread_once_t tp_once_ = PTHREAD_ONCE_INIT;
 /* The keeper's connection, for a child to close; -1 when there is none. */
 static int tp_connection_ = -1;
+/* Where the first look for an agent is. */
+enum { TP_LOOK_NOT_YET_, TP_LOOKING_, TP_LOOKED_ };
+static uint32_t tp_first_look_;
 
-static uint32_t tp_is_asked_locked_;
+static void *tp_asked_holder_;
 static bool tp_is_asked_;
 static tp_options tp_asked_;
 
@@ -772,27 +777,38 @@ struct tp_rules_ {
 
 /* Null: all are on. Changed by who holds the lock. */
 static struct tp_rules_ *tp_rules_;
-static uint32_t tp_is_rules_locked_;
+static void *tp_rules_holder_;
 static uint32_t tp_is_unjudged_;
 static uint32_t tp_numbered_;
 static tp_site *tp_last_site_;
 
 /* In one order with what tp_judge_ raises: of two threads, one sees what the other has left. */
-static bool tp_try_lock_(uint32_t *lock)
+static bool tp_try_lock_(void **holder)
 {
-	return __atomic_exchange_n(lock, 1u, __ATOMIC_SEQ_CST) == 0;
+	void *nobody = NULL;
+	return __atomic_compare_exchange_n(holder, &nobody, (void *)&tp_local_, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-static void tp_unlock_(uint32_t *lock)
+static void tp_unlock_(void **holder)
 {
-	__atomic_store_n(lock, 0u, __ATOMIC_SEQ_CST);
+	__atomic_store_n(holder, (void *)NULL, __ATOMIC_SEQ_CST);
 }
 
 /* Not on the way of a record. */
-static void tp_lock_(uint32_t *lock)
+static void tp_lock_(void **holder)
 {
-	while (!tp_try_lock_(lock))
+	while (!tp_try_lock_(holder))
 		sched_yield();
+}
+
+/* In a child: nobody holds it but the calling thread, which may have been interrupted while it did. Gives whether somebody else did. */
+static bool tp_take_back_(void **holder)
+{
+	void *const found = __atomic_load_n(holder, __ATOMIC_SEQ_CST);
+	if (!found || found == (void *)&tp_local_)
+		return false;
+	tp_unlock_(holder);
+	return true;
 }
 
 static bool tp_is_utf8_(const char *text, size_t len)
@@ -927,11 +943,11 @@ static tp_options tp_options_get_(void)
 {
 	bool is_asked = false;
 	tp_options options;
-	if (tp_try_lock_(&tp_is_asked_locked_)) {
+	if (tp_try_lock_(&tp_asked_holder_)) {
 		is_asked = tp_is_asked_;
 		if (is_asked)
 			options = tp_asked_;
-		tp_unlock_(&tp_is_asked_locked_);
+		tp_unlock_(&tp_asked_holder_);
 	}
 	return is_asked ? options : tp_options_default();
 }
@@ -1033,6 +1049,7 @@ static bool tp_samples_(uint64_t trace_id_low)
 
 static void *tp_keep_(void *arena);
 static void tp_in_child_(void);
+static void tp_hand_over_at_exit_(void);
 static void tp_thread_ends_(void *unused);
 
 static uint64_t tp_clamp_(uint64_t value, uint64_t least, uint64_t most)
@@ -1104,11 +1121,14 @@ static void tp_once_run_(void)
 	tp_has_end_key_ = pthread_key_create(&tp_end_key_, tp_thread_ends_) == 0;
 	/* The handler touches atomics, thread-locals and a descriptor only. */
 	pthread_atfork(NULL, NULL, tp_in_child_);
+	/* A child has what its parent registered. Without it only short processes lose something. */
+	(void)atexit(tp_hand_over_at_exit_);
 }
 
 /* Starts the thread that hands the memory file to the agent. It gets no signals: those are the application's. */
 static void tp_keeper_start_(struct tp_arena_ *arena)
 {
+	__atomic_store_n(&tp_first_look_, (uint32_t)TP_LOOK_NOT_YET_, __ATOMIC_RELEASE);
 	sigset_t all, before;
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -1131,7 +1151,6 @@ static void tp_keeper_start_(struct tp_arena_ *arena)
 
 static void tp_make_(void)
 {
-	pthread_once(&tp_once_, tp_once_run_);
 	const tp_options options = tp_options_get_();
 	if (!options.is_on) {
 		__atomic_store_n(&tp_making_, (uint32_t)TP_UNWANTED_, __ATOMIC_RELEASE);
@@ -1155,25 +1174,32 @@ static struct tp_arena_ *tp_arena_get_(void)
 		struct tp_arena_ *const arena = __atomic_load_n(&tp_arena_, __ATOMIC_ACQUIRE);
 		if (arena)
 			return arena;
-		uint32_t state = TP_NOT_YET_;
-		if (__atomic_compare_exchange_n(&tp_making_, &state, (uint32_t)TP_IN_HAND_, false, __ATOMIC_ACQ_REL,
-						__ATOMIC_ACQUIRE))
-			tp_make_();
-		else if (state == TP_IN_HAND_)
+		const uint32_t making = __atomic_load_n(&tp_making_, __ATOMIC_ACQUIRE);
+		if (making == TP_FAILED_ || making == TP_UNWANTED_)
+			return NULL;
+		/* First of all: what another thread has begun does not go on in a child. */
+		pthread_once(&tp_once_, tp_once_run_);
+		if (tp_try_lock_(&tp_maker_)) {
+			if (__atomic_load_n(&tp_making_, __ATOMIC_ACQUIRE) == TP_NOT_YET_)
+				tp_make_();
+			tp_unlock_(&tp_maker_);
+		} else if (__atomic_load_n(&tp_maker_, __ATOMIC_RELAXED) == (void *)&tp_local_) {
+			/* A signal handler: what it came between would not go on. */
+			return NULL;
+		} else {
 			/* Some ten microseconds, once in the life of a process. */
 			sched_yield();
-		else if (state != TP_DONE_)
-			return NULL;
+		}
 	}
 }
 
 void tp_configure(const tp_options *options)
 {
 	const tp_options asked = options ? *options : tp_options_default();
-	tp_lock_(&tp_is_asked_locked_);
+	tp_lock_(&tp_asked_holder_);
 	tp_asked_ = asked;
 	tp_is_asked_ = true;
-	tp_unlock_(&tp_is_asked_locked_);
+	tp_unlock_(&tp_asked_holder_);
 }
 
 bool tp_start(const tp_options *options)
@@ -1280,27 +1306,32 @@ static void tp_judge_(void)
 {
 	__atomic_store_n(&tp_is_unjudged_, 1u, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&tp_is_unjudged_, __ATOMIC_SEQ_CST)) {
-		if (!tp_try_lock_(&tp_is_rules_locked_))
+		if (!tp_try_lock_(&tp_rules_holder_))
 			return;
 		__atomic_store_n(&tp_is_unjudged_, 0u, __ATOMIC_SEQ_CST);
 		for (tp_site *site = __atomic_load_n(&tp_last_site_, __ATOMIC_ACQUIRE); site;
 		     site = __atomic_load_n(&site->next, __ATOMIC_ACQUIRE))
 			if (!__atomic_exchange_n(&site->is_judged, 1u, __ATOMIC_RELAXED))
 				tp_site_set_(site, tp_rules_say_(tp_rules_, site->name));
-		tp_unlock_(&tp_is_rules_locked_);
+		tp_unlock_(&tp_rules_holder_);
 	}
+}
+
+static void tp_judge_all_(void)
+{
+	for (tp_site *site = __atomic_load_n(&tp_last_site_, __ATOMIC_ACQUIRE); site;
+	     site = __atomic_load_n(&site->next, __ATOMIC_ACQUIRE))
+		tp_site_set_(site, tp_rules_say_(tp_rules_, site->name));
 }
 
 /* Goes by other rules from now on. */
 static void tp_obey_(struct tp_rules_ *rules)
 {
-	tp_lock_(&tp_is_rules_locked_);
+	tp_lock_(&tp_rules_holder_);
 	struct tp_rules_ *const before = tp_rules_;
 	tp_rules_ = rules;
-	for (tp_site *site = __atomic_load_n(&tp_last_site_, __ATOMIC_ACQUIRE); site;
-	     site = __atomic_load_n(&site->next, __ATOMIC_ACQUIRE))
-		tp_site_set_(site, tp_rules_say_(rules, site->name));
-	tp_unlock_(&tp_is_rules_locked_);
+	tp_judge_all_();
+	tp_unlock_(&tp_rules_holder_);
 	free(before);
 	/* Those that were registered meanwhile. */
 	tp_judge_();
@@ -1637,16 +1668,23 @@ static void tp_in_child_(void)
 	if (tp_local_.life != TP_OVER_)
 		tp_local_.life = TP_WITHOUT_;
 	tp_ids_[0] = tp_ids_[1] = 0;
+	/* Nothing is handed over before it has an arena of its own. */
+	__atomic_store_n(&tp_first_look_, (uint32_t)TP_LOOKED_, __ATOMIC_RELEASE);
 	const int connection = __atomic_exchange_n(&tp_connection_, -1, __ATOMIC_ACQ_REL);
 	if (connection >= 0)
 		/* It is the keeper's, which the child does not have. */
 		close(connection);
-	/* Who held these is not in the child. Rules are whole at any time; what was asked may not be. */
-	tp_unlock_(&tp_is_rules_locked_);
-	if (__atomic_load_n(&tp_is_asked_locked_, __ATOMIC_RELAXED))
+	/* Who held these is not in the child. Rules are whole at any time, and may have been told to some of the sites only; what was asked may
+	 * not be whole. */
+	if (tp_take_back_(&tp_rules_holder_) && tp_try_lock_(&tp_rules_holder_)) {
+		tp_judge_all_();
+		tp_unlock_(&tp_rules_holder_);
+		tp_judge_();
+	}
+	if (tp_take_back_(&tp_asked_holder_))
 		tp_is_asked_ = false;
-	tp_unlock_(&tp_is_asked_locked_);
 	__atomic_store_n(&tp_arena_, (struct tp_arena_ *)NULL, __ATOMIC_RELEASE);
+	(void)tp_take_back_(&tp_maker_);
 	if (__atomic_load_n(&tp_making_, __ATOMIC_ACQUIRE) != TP_UNWANTED_)
 		__atomic_store_n(&tp_making_, (uint32_t)TP_NOT_YET_, __ATOMIC_RELEASE);
 }
@@ -1714,6 +1752,26 @@ static void tp_heed_(int connection, char *bytes)
 	}
 }
 
+/* A process may end before its thread has run at all: then its memory file is handed over here. The agent has it from the kernel when the process is
+ * gone. */
+static void tp_hand_over_at_exit_(void)
+{
+	const struct tp_arena_ *const arena = __atomic_load_n(&tp_arena_, __ATOMIC_ACQUIRE);
+	uint32_t look = TP_LOOK_NOT_YET_;
+	if (!arena)
+		return;
+	if (__atomic_compare_exchange_n(&tp_first_look_, &look, (uint32_t)TP_LOOKING_, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+		/* The connection stays for as long as the process does. */
+		(void)tp_introduce_(arena);
+		return;
+	}
+	/* The thread has begun to look: some microseconds, 100 ms at most. */
+	for (unsigned times = 0; times < 100 && __atomic_load_n(&tp_first_look_, __ATOMIC_ACQUIRE) == TP_LOOKING_; times++) {
+		const struct timespec pause = {0, 1000000};
+		nanosleep(&pause, NULL);
+	}
+}
+
 static void *tp_keep_(void *of_arena)
 {
 	const struct tp_arena_ *const arena = (const struct tp_arena_ *)of_arena;
@@ -1721,8 +1779,14 @@ static void *tp_keep_(void *of_arena)
 	char *const bytes = (char *)malloc(TP_MAX_MESSAGE_LEN_);
 	/* How long it waits before it looks for the agent again: 50 ms at first, 2 s at most. */
 	uint64_t pause_ms = 50;
+	if (__atomic_exchange_n(&tp_first_look_, (uint32_t)TP_LOOKING_, __ATOMIC_ACQ_REL) == TP_LOOKING_) {
+		/* The process is ending, and hands over itself. */
+		free(bytes);
+		return NULL;
+	}
 	while (bytes) {
 		const int connection = tp_introduce_(arena);
+		__atomic_store_n(&tp_first_look_, (uint32_t)TP_LOOKED_, __ATOMIC_RELEASE);
 		if (connection >= 0) {
 			pause_ms = 50;
 			__atomic_store_n(&tp_connection_, connection, __ATOMIC_RELEASE);
@@ -1734,6 +1798,7 @@ static void *tp_keep_(void *of_arena)
 		nanosleep(&pause, NULL);
 		pause_ms = pause_ms * 2 < 2000 ? pause_ms * 2 : 2000;
 	}
+	__atomic_store_n(&tp_first_look_, (uint32_t)TP_LOOKED_, __ATOMIC_RELEASE);
 	return NULL;
 }
 

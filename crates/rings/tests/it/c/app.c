@@ -221,6 +221,68 @@ static void forked(void)
 		fail("child");
 }
 
+/* Ends before its thread has looked for an agent. */
+static void brief(void)
+{
+	TRACEPOINT("brief", tp_u64("number", 7));
+}
+
+#define CHILDREN 50u
+/* So many call sites that rules are being obeyed most of the time when they are told all the time. */
+#define STORM_SITES 1000u
+/* No child takes longer. */
+#define CHILD_SECONDS 60u
+
+static void *ask(void *of_options)
+{
+	for (;;)
+		tp_start((const tp_options *)of_options);
+	return NULL;
+}
+
+static void write_empty(tp_site *site)
+{
+	tp_record record;
+	if (tp_begin(&record, site, 0))
+		tp_end(&record);
+}
+
+/* Forks while the keeper obeys rules and another thread asks for options: each child asks too, and waits until it was told rules. */
+static void fork_storm(void)
+{
+	static tp_site off = TP_SITE(TP_KIND_EVENT, TP_SEVERITY_UNSPECIFIED, "storm.off", NULL, 0);
+	const tp_site one = TP_SITE(TP_KIND_EVENT, TP_SEVERITY_UNSPECIFIED, "storm.site", NULL, 0);
+	static tp_site sites[STORM_SITES];
+	for (size_t at = 0; at < STORM_SITES; at++) {
+		sites[at] = one;
+		write_empty(&sites[at]);
+	}
+	tp_options options = tp_options_default();
+	pthread_t asker;
+	if (pthread_create(&asker, NULL, ask, &options) != 0)
+		fail("thread");
+	say("begun");
+	for (unsigned number = 0; number < CHILDREN; number++) {
+		const pid_t child = fork();
+		if (child == 0) {
+			alarm(CHILD_SECONDS);
+			if (!tp_start(&options))
+				_exit(1);
+			write_empty(&off);
+			while (tp_on(&off))
+				sched_yield();
+			_exit(0);
+		}
+		int status = 0;
+		if (waitpid(child, &status, 0) != child || status != 0)
+			fail("a child waited for ever");
+	}
+	say("all have left");
+	wait_for_input();
+	/* The other thread has the options of this one. */
+	_exit(0);
+}
+
 static void say_context(const char *who)
 {
 	char text[TP_TRACEPARENT_LEN + 1];
@@ -460,9 +522,9 @@ int main(int count, char **arguments)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} roles[] = {{"threads", threads}, {"types", types}, {"tagged", tagged}, {"full", full},
+	} roles[] = {{"threads", threads}, {"types", types}, {"tagged", tagged}, {"full", full}, {"brief", brief},
 		     {"longest", longest}, {"many", many},
-		     {"fork", forked},	   {"fork_ids", fork_ids}, {"signals", signals}, {"rules", rules}, {"killed", killed},
+		     {"fork", forked},	   {"fork_ids", fork_ids}, {"fork_storm", fork_storm}, {"signals", signals}, {"rules", rules}, {"killed", killed},
 		     {"silent", silent},   {"spans", spans},	   {"sampling", sampling}, {"cost", cost}};
 	for (size_t at = 0; count == 2 && at < sizeof roles / sizeof *roles; at++)
 		if (strcmp(arguments[1], roles[at].name) == 0) {

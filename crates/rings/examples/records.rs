@@ -1,8 +1,10 @@
-//! What a record costs here, in nanoseconds, one line for each way: `records [COUNT]`.
+//! What a record costs here, in nanoseconds, one line for each way: `records [COUNT [all|visit]]`.
 //!
 //! `bare`: the same words and the same time into memory of the same size, by a loop that knows neither call sites nor rings that are
 //! full: what no tracepoint can be cheaper than. `record`: a [`tracepoint!`] with two integers. `text`: one with a text of 64 bytes. `off`: one that is
-//! off. `span`: a span's begin and end. `layer_event`: an event of crate `tracing` with two integers. `layer_span`: a span of that, entered, too. `read`: reading records from a ring, with their fields, and giving them back. `cargo xtask bench tracepoint` compares them with others.
+//! off. `span`: a span's begin and end. `layer_event`: an event of crate `tracing` with two integers. `layer_span`: a span of that, entered, too. `read`: reading records from a ring, with their fields, and giving them back. `visit`
+//! has only `layer_visit`: events as those of `layer_event`, of which a layer looks at the values and does nothing else: what no layer can be cheaper than.
+//! `cargo xtask bench tracepoint` compares them with others.
 #![expect(unsafe_code, reason = "the loop that the others are compared with")]
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for one measurement")]
 
@@ -12,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use rings::{Connection, Door, Item, Ring, Rings, Value};
 use tracepoint::{Options, Tracepoints, span, tracepoint};
-use tracing_subscriber::layer::SubscriberExt;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// Bytes of a record with two integers.
 const RECORD: u64 = 32;
@@ -25,6 +29,13 @@ const WAYS: [&str; 8] =
 
 fn main() {
     let count = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(400_000);
+    match std::env::args().nth(2).as_deref() {
+        Some("visit") => visit(count),
+        _ => all(count),
+    }
+}
+
+fn all(count: u64) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("rings.sock");
     let door = Door::bind(&socket, false).unwrap();
@@ -152,6 +163,33 @@ fn layer_spans(count: u64) {
     for number in 0..count {
         let _span = tracing::info_span!("span", number = black_box(number)).entered();
     }
+}
+
+fn visit(count: u64) {
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(Looks)).unwrap();
+    let best = (0..ROUNDS).map(|_| timed(|| layer_events(count / 4)) * 4).min();
+    println!("layer_visit {:.3}", best.unwrap_or_default().as_nanos() as f64 / count as f64);
+}
+
+/// A layer that looks at the values of events.
+struct Looks;
+
+impl<S: Subscriber> Layer<S> for Looks {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut seen = Seen(0);
+        event.record(&mut seen);
+        black_box(seen.0);
+    }
+}
+
+struct Seen(u64);
+
+impl Visit for Seen {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0 ^= value ^ field.index() as u64;
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
 }
 
 /// How many records there were.

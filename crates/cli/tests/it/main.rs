@@ -31,8 +31,8 @@ mod process;
 mod profile;
 mod read;
 mod read_options;
-mod recording_ctf;
 mod recording;
+mod recording_ctf;
 mod rules;
 mod sealed;
 #[cfg(feature = "sql")]

@@ -23,7 +23,8 @@ pub struct Ledger {
     pub drivers: BTreeMap<String, DriverLedger>,
     /// How often something went wrong that lost nothing which was stored, since the start: `ring` (given up because it says what cannot be),
     /// `memory_file`, `greeting` (not taken), `accept`,
-    /// `journal` (not written, tried again), `not_back` (a process that was gone when a new recorder began: what was in its rings is gone with it).
+    /// `journal` (not written, tried again), `not_back` (a process that was gone when a new recorder began: what was in its rings is gone with it), and what
+    /// of OSProfiler's traces cannot be asked for any more (`redis_evicted_traces` and others).
     pub troubles: BTreeMap<String, u64>,
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use journal::Journal;
-use osprofiler::{Key, Limits, MemoryTraces, Page, StoreError, TextKey, Traces};
+use osprofiler::{Key, Limits, Losses, MemoryTraces, Page, StoreError, TextKey, Traces};
 use records::{
     EntryKind, Notified, RingBatch, RingNotification, decode_notified, encode_notified,
     ring_notifications,
@@ -83,6 +83,11 @@ impl Notifications {
         for it in ready {
             drop(keep(&mut memory, &Notified::Push { base_id: &it.base_id, json: &it.json }));
         }
+    }
+
+    /// What cannot be asked for any more, or never could: it is in the journal all the same.
+    pub(crate) fn losses(&self) -> Losses {
+        self.memory().losses()
     }
 
     fn memory(&self) -> MutexGuard<'_, MemoryTraces> {

@@ -210,12 +210,15 @@ impl Shared {
         });
         let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
         let troubles = troubles.counts.iter().map(|(what, count)| ((*what).to_owned(), *count));
+        let forgotten = self.notifications.losses().by_reason().into_iter();
+        let forgotten = forgotten.filter(|(_, count)| *count > 0);
+        let forgotten = forgotten.map(|(what, count)| (format!("redis_{what}"), count));
         Ledger {
             stored: levels.end.records,
             bytes: levels.bytes,
             services,
             drivers: drivers.collect(),
-            troubles: troubles.collect(),
+            troubles: troubles.chain(forgotten).collect(),
         }
     }
 }

@@ -142,6 +142,7 @@ impl Otlp {
         if let Err(error) = self.note() {
             return Outcome::Again(None, model::with_causes(&error));
         }
+        self.rejected += self.points.take_of_none();
         match std::mem::take(&mut self.rejected) {
             0 => Outcome::Taken,
             rejected => Outcome::Rejected(rejected),

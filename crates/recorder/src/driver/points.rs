@@ -18,11 +18,13 @@ const UNFINISHED: Duration = Duration::from_secs(3600);
 pub(super) struct Points {
     open: Spans,
     ready: Vec<Span>,
+    /// Notifications that are none of a span: not of a trace's point, or an end without a begin.
+    of_none: u64,
 }
 
 impl Default for Points {
     fn default() -> Self {
-        Self { open: Spans::new(OpenLimits::default()), ready: Vec::new() }
+        Self { open: Spans::new(OpenLimits::default()), ready: Vec::new(), of_none: 0 }
     }
 }
 
@@ -55,12 +57,24 @@ impl Points {
 
     fn add(&mut self, json: &[u8]) {
         match Notification::parse(json) {
-            Ok(notification) => self.open.add(&notification, &mut self.ready),
-            Err(error) => tracing::debug!(
-                error = model::with_causes(&error),
-                "a notification that is no point of a trace is no span"
-            ),
+            Ok(notification) => {
+                let before = self.open.losses().without_begin;
+                self.open.add(&notification, &mut self.ready);
+                self.of_none += self.open.losses().without_begin - before;
+            }
+            Err(error) => {
+                self.of_none += 1;
+                tracing::debug!(
+                    error = model::with_causes(&error),
+                    "a notification that is no point of a trace is no span"
+                );
+            }
         }
+    }
+
+    /// How many notifications were none of a span, since this was asked last.
+    pub(super) fn take_of_none(&mut self) -> u64 {
+        std::mem::take(&mut self.of_none)
     }
 
     /// Whether there is nothing to be sent; what is open for too long is.

@@ -30,7 +30,7 @@ fn command(words: &[&str]) -> Vec<u8> {
 }
 
 /// Sends commands, and gives what is answered until the other side hangs up.
-fn talk(address: SocketAddr, commands: &[&[&str]]) -> String {
+pub(crate) fn talk(address: SocketAddr, commands: &[&[&str]]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     for words in commands {
         stream.write_all(&command(words)).unwrap();

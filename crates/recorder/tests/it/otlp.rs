@@ -225,6 +225,52 @@ fn what_a_collector_refuses_is_dropped_and_counted() {
 }
 
 #[test]
+fn points_of_osprofiler_are_spans_and_what_is_none_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (address, came) = collector(&[]);
+    let mut settings = settings(folder.path(), &[&format!("http://{address}/base")]);
+    let redis = "127.0.0.1:0".parse().unwrap();
+    settings.redis = Some(recorder::Redis { address: redis, password: None });
+    let start = || {
+        let recorder = Recorder::start(settings.clone()).unwrap();
+        let address = recorder.redis_address().unwrap();
+        (recorder, address)
+    };
+    let base = "bdb9c1f0-0000-4000-8000-0123456789ab";
+    let begin = std::fs::metadata(folder.path()).unwrap().modified().unwrap();
+    let begin = jiff::Timestamp::try_from(begin).unwrap();
+    let notification = |name: &str, second: i64| {
+        let at = (begin + jiff::SignedDuration::from_secs(second)).strftime("%Y-%m-%dT%H:%M:%S");
+        format!(
+            r#"{{"name": "{name}", "base_id": "{base}", "trace_id": "{base}", "parent_id": "{base}", "timestamp": "{at}.000001", "info": {{"host": "h"}}, "project": "shop", "service": "api"}}"#
+        )
+    };
+    let push = |address, json: &str| {
+        crate::osprofiler::talk(address, &[&["LPUSH", &format!("osprofiler_opt:{base}"), json]])
+    };
+    let (recorder, address) = start();
+    push(address, &notification("db-start", 5));
+    push(address, "{}");
+    recorder.stop(Duration::from_secs(30)).unwrap();
+    // What is open is remembered over a restart.
+    let (recorder, address) = start();
+    push(address, &notification("db-stop", 7));
+    push(address, &notification("db-stop", 8));
+    let (_, body) = came.recv_timeout(Duration::from_secs(60)).unwrap();
+    let request = TracesRequest::decode(&body[..]).unwrap();
+    let [of_api] = &request.resource_spans[..] else { panic!() };
+    assert_eq!(text(&of_api.resource.as_ref().unwrap().attributes, "service.name"), "shop-api");
+    let [span] = &of_api.scope_spans[0].spans[..] else { panic!() };
+    assert_eq!((&*span.name, span.kind, span.parent_span_id.len()), ("db", 3, 0));
+    assert_eq!(span.end_time_unix_nano - span.start_time_unix_nano, 2_000_000_000);
+    assert_eq!(span.trace_id, 0xbdb9_c1f0_0000_4000_8000_0123_4567_89ab_u128.to_be_bytes());
+    let ledger = recorder.stop(Duration::from_secs(30)).unwrap();
+    assert!(ledger.adds_up());
+    let driver = ledger.drivers.iter().find(|(name, _)| name.starts_with("http")).unwrap().1;
+    assert_eq!((driver.seen, driver.delivered, driver.dropped["refused"]), (4, 2, 2));
+}
+
+#[test]
 fn a_target_that_would_show_a_secret_or_means_nothing_is_refused() {
     for text in ["http://me:secret@host/", "ftp://host", "json:", "http://", "http://host/?a=b", ""]
     {

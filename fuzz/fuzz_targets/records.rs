@@ -29,6 +29,6 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     assert_eq!(Assembler::restore(Limits::default(), &saved).unwrap().partial(), assembler.partial());
     assembler.end_process(&batch.process);
     let (spans, events) = assembler.take(now);
-    traces_request(&spans, &[]);
-    logs_request(&events, &[]);
+    assert_eq!(traces_request(&spans, &[]).resource_spans.is_empty(), spans.is_empty());
+    assert_eq!(logs_request(&events, &[]).resource_logs.is_empty(), events.is_empty());
 });

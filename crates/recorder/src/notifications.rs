@@ -25,13 +25,18 @@ pub(crate) struct Notifications {
     memory: Mutex<MemoryTraces>,
     /// Of rings, that were read in this turn.
     held: Mutex<Vec<RingNotification>>,
+    /// Whether anybody can ask for them: else none are in memory.
+    is_asked: bool,
 }
 
 impl Notifications {
-    /// Those that a journal has.
-    pub(crate) fn open(journal: &Journal, limits: Limits) -> Result<Self> {
-        let notifications =
-            Self { memory: Mutex::new(MemoryTraces::new(limits)), held: Mutex::default() };
+    /// Those that a journal has, for who asks.
+    pub(crate) fn open(journal: &Journal, limits: Limits, is_asked: bool) -> Result<Self> {
+        let memory = Mutex::new(MemoryTraces::new(limits));
+        let notifications = Self { memory, held: Mutex::default(), is_asked };
+        if !is_asked {
+            return Ok(notifications);
+        }
         // Entries of a second: a turn takes less.
         const WINDOW_NS: i64 = 1_000_000_000;
         let mut horizon = i64::MIN;
@@ -61,6 +66,9 @@ impl Notifications {
 
     /// Takes notifications of a batch in.
     pub(crate) fn hold(&self, batch: &RingBatch) {
+        if !self.is_asked {
+            return;
+        }
         let found = ring_notifications(batch).unwrap_or_default();
         if !found.is_empty() {
             self.held.lock().unwrap_or_else(PoisonError::into_inner).extend(found);

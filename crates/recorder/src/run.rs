@@ -82,7 +82,8 @@ impl Recorder {
         let known_path = folder.join(KNOWN);
         let known = Known::open(&known_path, &journal)?;
         journal.hold(known.entry());
-        let notifications = Notifications::open(&journal, osprofiler::Limits::default())?;
+        let notifications =
+            Notifications::open(&journal, osprofiler::Limits::default(), redis.is_some())?;
         let shared = Arc::new(Shared {
             journal,
             notifications,
